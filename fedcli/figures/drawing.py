@@ -135,7 +135,8 @@ def styled(style: Mapping[str, Any]) -> Iterator[None]:
     # matplotlib reads it as a number, also where a file is to have no date
     date = os.environ.pop(DATE, None)
     try:
-        with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
+        in_style = matplotlib.style.context(dict(style), after_reset=True)
+        with warnings.catch_warnings(), in_style:
             # of a name in another script
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             yield
@@ -160,9 +161,11 @@ def drawn(picture: Picture) -> "Figure":
     width = columns * wide
     height = rows * high
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
-    figure = Figure((width + BESIDE, height + ABOVE), layout=layout)
+    size = (width + BESIDE, height + ABOVE)
+    figure = Figure(size, layout=layout)
     letters = int((width - 0.7) / LETTER)  # that fit beside the legend
-    title = [textwrap.fill(line, letters) for line in picture.title.splitlines()]
+    title_lines = picture.title.splitlines()
+    title = [textwrap.fill(line, letters) for line in title_lines]
     figure.suptitle("\n".join(title), x=0.015, ha="left")
     shared = None
     for position in range(1, panel_count + 1):

@@ -79,7 +79,8 @@ def numbers(frame: "DataFrame") -> list[dict[str, Any]]:
     """The lines of a frame as JSON holds them, None for what is no finite number."""
     import numpy as np
 
-    gaps = frame.isna() | frame.isin([np.inf, -np.inf])
+    infinite = frame.isin([np.inf, -np.inf])
+    gaps = frame.isna() | infinite
     plain = frame.astype(object)
     with_gaps = plain.mask(gaps, None)
     with_gaps.columns = with_gaps.columns.map(str)

@@ -141,7 +141,8 @@ def _mark(marker: str) -> str:
     outlines = [np.asarray(outline) for outline in path.to_polygons()]
     if not outlines:
         return ""
-    size = 4.5 / np.abs(np.concatenate(outlines)).max()
+    reach = np.abs(np.concatenate(outlines)).max()
+    size = 4.5 / reach
     marks = []
     for outline in outlines:
         corners = outline * (size, -size) + (13, 5)
@@ -155,7 +156,8 @@ def _inline(svg: str, alternative: str) -> Markup:
 
     Its ids are like no other figure's.
     """
-    digest = hashlib.sha256((alternative + svg).encode()).hexdigest()[:6]
+    content = (alternative + svg).encode()
+    digest = hashlib.sha256(content).hexdigest()[:6]
     svg = svg[svg.index("<svg") :]
     svg = re.sub(
         r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->",
@@ -164,7 +166,8 @@ def _inline(svg: str, alternative: str) -> Markup:
         flags=re.S,
     )
     view = re.findall(r'viewBox="[\d. ]+"', svg)[0]
-    body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
+    inside = svg[svg.index(">") + 1 :]
+    body = inside.replace("xlink:href", "href")
     svg = f'<svg role="img" {view} xmlns="http://www.w3.org/2000/svg">{body}'
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
     svg = re.sub(

@@ -63,7 +63,8 @@ def labels(records: list[Record], without: str | None = None) -> dict[str, Recor
     for texts in (by_options, by_folder):
         if len(set(texts)) == len(records):
             return dict(zip(texts, records, strict=True))
-    return {f"{record.label} [{position}]": record for position, record in enumerate(records, 1)}
+    numbered = enumerate(records, 1)
+    return {f"{record.label} [{position}]": record for position, record in numbered}
 
 
 def _label(record: Record, records: list[Record], without: str | None) -> str:

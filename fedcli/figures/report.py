@@ -129,14 +129,17 @@ def _named(
     if "by" in parameters:
         values["by"] = system.groupings or [""]
     if usual:
-        yield figure.name, {name: choices[0] for name, choices in values.items()}
+        first_choices = {name: choices[0] for name, choices in values.items()}
+        yield figure.name, first_choices
         return
     if "metric" in parameters:
         values["metric"] = system.scores.usual
     if "version" in parameters and parameters["version"].default:  # else one picture has them all
-        values["version"] = [version for version in MODELS if version in system.scores.versions]
+        scored_versions = system.scores.versions
+        values["version"] = [version for version in MODELS if version in scored_versions]
     for chosen in product(*values.values()):
-        words = [title(value).partition(",")[0] for value in (figure.name, *chosen) if value]
+        named_values = (figure.name, *chosen)
+        words = [title(value).partition(",")[0] for value in named_values if value]
         options = dict(zip(values, chosen, strict=True))
         yield "-".join(map(_slug, words)), options
 
@@ -176,7 +179,8 @@ def write_all(
         files = [folder / f"{name}.{suffix}" for suffix in formats]
         write(picture, *files)
         written += files
-        lines += [f"**{name}.** {picture.title}. {picture.caption}", ""]
+        sentence = f"**{name}.** {picture.title}. {picture.caption}"
+        lines += [sentence, ""]
     for system in systems:
         if system.mark:
             lines += [f"{system.mark} {system.differs}", ""]

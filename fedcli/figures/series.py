@@ -65,7 +65,8 @@ class Series:
     @property
     def values(self) -> np.ndarray:
         """All values of all clients, NaN among them."""
-        return np.concatenate([curve[:, 1] for curve in self.curves.values()])
+        values_of_clients = [curve[:, 1] for curve in self.curves.values()]
+        return np.concatenate(values_of_clients)
 
     @property
     def scalar(self) -> bool:
@@ -80,10 +81,12 @@ class Series:
         import pandas
 
         curves = list(self.curves.values())
-        clients = np.repeat(list(self.curves), [len(curve) for curve in curves])
+        lengths = [len(curve) for curve in curves]
+        clients = np.repeat(list(self.curves), lengths)
         points = np.concatenate(curves)
         rounds = points[:, 0].astype(int)
-        return pandas.DataFrame({"client": clients, "round": rounds, "value": points[:, 1]})
+        values = points[:, 1]
+        return pandas.DataFrame({"client": clients, "round": rounds, "value": values})
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,9 @@ def over_runs(runs: Iterable[Series]) -> "DataFrame":
     by_round = pandas.concat(means).groupby("round")
     mean = by_round.mean()
     std = by_round.std()
-    return pandas.DataFrame({"value": mean, "low": mean - std, "high": mean + std}).reset_index()
+    low = mean - std
+    high = mean + std
+    return pandas.DataFrame({"value": mean, "low": low, "high": high}).reset_index()
 
 
 def heading(records: list[Record]) -> str:
@@ -243,7 +248,8 @@ def _add_unfinished(folder: Path, facts: dict[str, Any]) -> None:
     """Add what is known of an unfinished run, step by step, as each may fail."""
     settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     options = settings["options"]
-    facts |= {"label": options["method"], "rounds": options["rounds"], "options": options}
+    method = options["method"]
+    facts |= {"label": method, "rounds": options["rounds"], "options": options}
     path = folder / settings["data_path"]
     body = manifest.read(path, "partition", "corruption").body
     roster = [client["client"] for client in body["roster"]]
@@ -266,7 +272,8 @@ def _of_data(path: Path | None) -> dict[str, Any]:
         options["ratio"] = stage.body["ratio"]
         roster = [client["client"] for client in stage.body["roster"]]
         clients = options.pop("clients", [])
-        if clients != roster[len(roster) - len(clients) :]:  # else the ratio alone says which
+        unlisted = len(roster) - len(clients)
+        if clients != roster[unlisted:]:  # else the ratio alone says which
             options["clients"] = clients
     data = _of_data(manifest.parent(path, *STAGES))["data"]
     for key, value in options.items():
@@ -291,7 +298,8 @@ def _points(lines: list[Line], roster: list[str] | None) -> dict[Key, Points]:
         t = int(line["round"])
         clients = line.get("clients") or roster
         if not clients:
-            clients = [f"client {k}" for k in range(len(line["loss"]))]
+            client_count = len(line["loss"])
+            clients = [f"client {k}" for k in range(client_count)]
         for key, column in _columns(line).items():
             for client, value in zip(clients, column, strict=True):
                 points[key][client].append((t, value))
@@ -355,7 +363,8 @@ def _histograms(lines: list[Line]) -> dict[str, dict[int, np.ndarray]]:
 
 def _series(points_by_key: dict[Key, Points]) -> dict[str, Series]:
     series: dict[str, Series] = {}
-    for key in sorted(points_by_key, key=lambda key: KINDS.index(key[0])):  # else as recorded
+    keys = sorted(points_by_key, key=lambda key: KINDS.index(key[0]))
+    for key in keys:  # else as recorded
         kind = key[0]
         title, unit, scale = _words(key)
         units = {other.unit for other in series.values() if other.title == title}

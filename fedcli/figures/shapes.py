@@ -99,7 +99,8 @@ def lines(
 
     axes.set(**words)
     if x == "round":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+        whole_numbers = MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10])
+        axes.xaxis.set_major_locator(whole_numbers)
         axes.margins(x=0.03)
     for name, curve in part.groupby(hue, sort=False):
         if bounds and curve[bounds[0]].notna().any():
@@ -112,7 +113,8 @@ def lines(
                 alpha=shade,
                 linewidth=0,
             )
-        line(axes, curve[[x, y]].to_numpy(float), **looks[name])
+        points = curve[[x, y]].to_numpy(float)
+        line(axes, points, **looks[name])
 
 
 def line(axes: Axes, curve: np.ndarray, **look: Any) -> None:
@@ -127,7 +129,9 @@ def line(axes: Axes, curve: np.ndarray, **look: Any) -> None:
 def alone(finite: np.ndarray) -> np.ndarray:
     """The values [T] that are finite while those before and after them are not."""
     neighbours = np.pad(finite, 1)
-    return finite & ~neighbours[:-2] & ~neighbours[2:]
+    has_left_neighbour = neighbours[:-2]
+    has_right_neighbour = neighbours[2:]
+    return finite & ~has_left_neighbour & ~has_right_neighbour
 
 
 def matrix(
@@ -148,13 +152,16 @@ def matrix(
     name_ticks(axes.yaxis, cells.index)
     name_ticks(axes.xaxis, cells.columns)
     longest = max(len(str(name)) for name in cells.columns)
-    axes.tick_params(axis="x", rotation=90 if longest > 2 else 0, labelsize=8)
+    rotation = 90 if longest > 2 else 0
+    axes.tick_params(axis="x", rotation=rotation, labelsize=8)
     if bar is not None:
-        axes.figure.colorbar(image, ax=axes, format="%g", **bar).minorticks_off()
+        bar_of_colours = axes.figure.colorbar(image, ax=axes, format="%g", **bar)
+        bar_of_colours.minorticks_off()
     if texts is None:
         return
     for (row, column), number in np.ndenumerate(texts):
-        colour = "#ffffff" if cells.iat[row, column] > DARK else "#000000"
+        is_dark = cells.iat[row, column] > DARK
+        colour = "#ffffff" if is_dark else "#000000"
         axes.text(
             column,
             row,
@@ -210,14 +217,17 @@ def bars(cells: DataFrame, axes: Axes, label: str) -> None:
 def wide(part: DataFrame, rows: str, columns: str, number: str) -> DataFrame:
     """A column as a table over two others, whose names stay in the order in which they come."""
     table = part.pivot(index=rows, columns=columns, values=number)
-    return table.loc[part[rows].unique(), part[columns].unique()]
+    names_of_rows = part[rows].unique()
+    names_of_columns = part[columns].unique()
+    return table.loc[names_of_rows, names_of_columns]
 
 
 def name_ticks(axis: Any, names: Sequence[Any]) -> None:
     """Names along an axis; of very many every second, third, ..."""
     step = -(-len(names) // FITTING)
     ticks = np.arange(0, len(names), step)
-    axis.set_ticks(ticks, [short(str(name)) for name in names[::step]])
+    short_names = [short(str(name)) for name in names[::step]]
+    axis.set_ticks(ticks, short_names)
 
 
 def stretch(axes: Axes, values: np.ndarray, along: str = "y") -> None:
@@ -240,7 +250,8 @@ def scaled(axes: Axes, values: np.ndarray, along: str) -> str:
     scale = spread_far(values)
     options = {}
     if scale == "symlog":
-        options["linthresh"] = float(values[values > 0].min())
+        smallest = values[values > 0].min()
+        options["linthresh"] = float(smallest)
     if scale:
         set_scale = getattr(axes, f"set_{along}scale")
         set_scale(scale, **options)

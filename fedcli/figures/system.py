@@ -61,11 +61,13 @@ class AnsweredImages:
         if not attribute:
             return members
         group_of, names = self.groupings[attribute]
-        sizes = np.bincount(group_of[group_of >= 0], minlength=len(names))
+        grouped = group_of[group_of >= 0]
+        sizes = np.bincount(grouped, minlength=len(names))
         largest = np.argsort(-sizes, kind="stable")[:MOST_LINES]
         for position, k in enumerate(sorted(largest.tolist())):
             if sizes[k]:
-                members.append((names[k], position, np.flatnonzero(group_of == k)))
+                rows = np.flatnonzero(group_of == k)
+                members.append((names[k], position, rows))
         return members
 
     def parts(
@@ -81,7 +83,8 @@ class AnsweredImages:
             labelled, label = task.of_class(self.y[members], column)
             if len(labelled):
                 rows = members[labelled]
-                yield group, position, self.chances[rows, column], label, self.units[rows]
+                scores = self.chances[rows, column]
+                yield group, position, scores, label, self.units[rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +131,8 @@ class System:
 
     def bounds(self, where: Where) -> tuple[float, float]:
         """The 95 % interval of a score over patients, in percent; NaN where there is none."""
-        low, high = bounds(self.scored, where, self.at) or (np.nan, np.nan)
+        interval = bounds(self.scored, where, self.at)
+        low, high = interval or (np.nan, np.nan)
         return 100 * low, 100 * high
 
     @property
@@ -231,10 +235,12 @@ class System:
         """
         if self.scores.clinical:
             return list(self.scores.clinical["classes"])[:MOST_CLASSES]
-        names = positives(images.classes, (), several=Task.of(images.y).several)
+        has_several = Task.of(images.y).several
+        names = positives(images.classes, (), several=has_several)
         sizes = counts(images.y, len(images.classes)).tolist()
         size_of = dict(zip(images.classes, sizes, strict=True))
-        largest = sorted(names, key=lambda name: -size_of[name])[:MOST_CLASSES]
+        by_size = sorted(names, key=lambda name: -size_of[name])
+        largest = by_size[:MOST_CLASSES]
         return [name for name in names if name in largest and size_of[name]]
 
 

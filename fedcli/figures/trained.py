@@ -55,8 +55,10 @@ def mean_features(run: runs.FinishedRun) -> list[tuple[str, str, str, np.ndarray
     run.net.eval()
     counts = {}
     for client, shard in shards.items():
-        counts[client] = np.bincount(shard.y.cpu().numpy(), minlength=len(data.classes))
-    chosen = some_classes(np.sum(list(counts.values()), axis=0))
+        labels = shard.y.cpu().numpy()
+        counts[client] = np.bincount(labels, minlength=len(data.classes))
+    counts_of_classes = np.sum(list(counts.values()), axis=0)
+    chosen = some_classes(counts_of_classes)
     sums = {client: _sums(run, shard) for client, shard in shards.items()}
     spaces = next(iter(sums.values()))
     means = []
@@ -64,7 +66,8 @@ def mean_features(run: runs.FinishedRun) -> list[tuple[str, str, str, np.ndarray
         count = counts[client][k]
         if count:
             mean = sums[client][space][k] / count
-            means.append((space, client, data.classes[k], mean.cpu().numpy()))
+            feature_mean = mean.cpu().numpy()
+            means.append((space, client, data.classes[k], feature_mean))
     return means
 
 
@@ -82,7 +85,8 @@ def _sums(run: runs.FinishedRun, shard: Shard) -> dict[str, Tensor]:
                 features = features.flatten(1, -2).mean(1)
             flat = features.double()  # [B, D]
             if name not in sums:
-                sums[name] = flat.new_zeros(len(run.data.classes), flat.shape[1])
+                class_count = len(run.data.classes)
+                sums[name] = flat.new_zeros(class_count, flat.shape[1])
             sums[name].index_add_(0, batch.y, flat)
     return sums
 
@@ -92,13 +96,16 @@ def some_classes(counts: np.ndarray) -> list[int]:
 
     A third of them each from the head, the middle and the tail.
     """
-    order = [int(k) for k in np.argsort(-counts, kind="stable") if counts[k]]
+    by_count = np.argsort(-counts, kind="stable")
+    order = [int(k) for k in by_count if counts[k]]
     if len(order) <= CHOSEN:
         return order
     third = CHOSEN // 3
     begin = len(order) // 2 - third // 2
     middle = order[begin : begin + third]
-    return order[:third] + middle + order[-third:]
+    first_third = order[:third]
+    last_third = order[-third:]
+    return first_third + middle + last_third
 
 
 def matrices(run: runs.FinishedRun) -> tuple[str, dict[str, Tensor], list[str]]:
@@ -116,7 +123,9 @@ def matrices(run: runs.FinishedRun) -> tuple[str, dict[str, Tensor], list[str]]:
     s = tensors[last.S].double()  # [G, r]
     v = tensors[last.B].double()  # [r, out]
     s = s.reshape(-1, s.shape[-1])
-    tables = {"S": s, "U'U": cosines(u.T), "VV'": cosines(v)}
+    between_columns = cosines(u.T)
+    between_rows = cosines(v)
+    tables = {"S": s, "U'U": between_columns, "VV'": between_rows}
     return last.A.removesuffix(".A"), tables, _groups(run, len(s))
 
 
@@ -229,7 +238,8 @@ def direction(
         lengths = _filter_lengths(tensor).clamp_min(1e-10)  # a filter of one number may draw 0
         scale = _filter_lengths(weight) / lengths
         others = [1] * (weight.ndim - 1)
-        tensors[name] = tensor * scale.view(-1, *others)
+        factor = scale.view(-1, *others)
+        tensors[name] = tensor * factor
     return tensors
 
 

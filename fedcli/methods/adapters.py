@@ -67,7 +67,8 @@ def product_mean(
 
     def core(terms: Tensor) -> Tensor:
         """sum over models of A diag(terms) B within the two bases: [..., K, r] -> [..., p, q]."""
-        scaled = a * terms.flatten(-2)[..., None, :]
+        diagonals_of_terms = terms.flatten(-2)
+        scaled = a * diagonals_of_terms[..., None, :]
         return scaled @ b.T
 
     shared = weights[:, None] * s.mean(1)  # [K, r]
@@ -81,8 +82,10 @@ def product_mean(
     size = s.abs().mean().clamp_min(1e-6)  # of nothing but zeros
     alive = sigma > 1e-9 * sigma[0]  # a direction that is not there starts afresh: A = 0, S = size
     divisor = sigma.where(alive, torch.ones_like(sigma))
-    new_s = torch.where(alive, size * diagonals / divisor, size)
-    new_a = (inputs_basis @ u) * (sigma * alive / (size * outputs**0.5))
+    kept_size = size * diagonals / divisor
+    new_s = torch.where(alive, kept_size, size)
+    factors = sigma * alive / (size * outputs**0.5)
+    new_a = (inputs_basis @ u) * factors
     new_b = v @ outputs_basis.T * outputs**0.5
     whole = groups.square().sum()
     lost = whole - (diagonals * alive).square().sum()
@@ -92,5 +95,6 @@ def product_mean(
 def _to_rank(values: Tensor, rank: int) -> Tensor:
     """The first `rank` entries, then zeros: a layer may be narrower than its adapter."""
     entries = values[:rank]
-    zeros = entries.new_zeros(rank - len(entries), *entries.shape[1:])
+    missing = rank - len(entries)
+    zeros = entries.new_zeros(missing, *entries.shape[1:])
     return torch.cat([entries, zeros])

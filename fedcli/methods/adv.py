@@ -67,7 +67,8 @@ class Adversarial(LinearHeadOnly, Local):
 
     def extend(self, net: Network) -> None:
         name = self.group_attribute(net)
-        net.adversary = nn.Linear(net.head.in_features, len(net.attributes[name]))
+        groups = len(net.attributes[name])
+        net.adversary = nn.Linear(net.head.in_features, groups)
 
     def group_attribute(self, net: Network) -> str:
         return chosen_attribute(net, self.attribute, "an adversary", "fedavg")
@@ -79,7 +80,8 @@ class Adversarial(LinearHeadOnly, Local):
             growth = 2 / (1 + decay) - 1  # Eq. 14
         groups = client.shard.groups[self.group_attribute(net)]
         client.per_image["groups"] = groups
-        client.scratch["strength"] = client.theta.new_tensor(self.strength * growth)
+        strength = self.strength * growth
+        client.scratch["strength"] = client.theta.new_tensor(strength)
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]

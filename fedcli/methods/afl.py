@@ -69,14 +69,16 @@ class Agnostic(SubsetTraining, LossBefore):
 
 def worst(loss: Tensor, rows: Tensor) -> Tensor:
     """bool [K]: the largest loss, and of equals the first in the roster."""
-    chosen = rows.where(loss == loss.max(), rows.max() + 1).argmin()
+    worst_rows = rows.where(loss == loss.max(), rows.max() + 1)
+    chosen = worst_rows.argmin()
     return torch.arange(len(rows), device=rows.device) == chosen
 
 
 def project_to_simplex(v: Tensor) -> Tensor:
     """The nearest point to v [N] with entries >= 0 and sum 1."""
     falling = v.cpu().sort(descending=True).values  # a sum along CUDA has no fixed order
-    excess = (falling.cumsum(0) - 1) / torch.arange(1, len(v) + 1)
+    counts = torch.arange(1, len(v) + 1)
+    excess = (falling.cumsum(0) - 1) / counts
     above = (falling > excess).sum()
     shift = excess[above - 1].to(v.device)
     return (v - shift).clamp_min(0)

@@ -74,7 +74,8 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
         shard = client.shard
-        z = torch.cat([net.features(batch.x) for batch in shard.in_order()])  # [N, D]
+        features = [net.features(batch.x) for batch in shard.in_order()]
+        z = torch.cat(features)  # [N, D]
         means = torch.zeros(shard.classes, z.shape[1]).to(z)  # [C, D]
         covariances = []
         for c in range(shard.classes):
@@ -82,7 +83,8 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
             n = len(theirs)
             means[c] = theirs.sum(0) / max(n, 1)
             centred = theirs - means[c]
-            covariances.append(centred.T @ centred / max(n - 1, 1))  # [D, D] S_kc
+            scatter = centred.T @ centred
+            covariances.append(scatter / max(n - 1, 1))  # [D, D] S_kc
         client.report["class_images"] = shard.class_counts  # [C]
         client.report["class_means"] = means
         client.report["class_covariances"] = torch.stack(covariances)  # [C, D, D]
@@ -106,7 +108,8 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
             lr=self.head_lr,
         )
         index = head_index(updates.layout)  # [C, D+1]
-        return theta.index_copy(0, index.flatten(), head.flatten()), updates.base
+        flat_index = index.flatten()
+        return theta.index_copy(0, flat_index, head.flatten()), updates.base
 
     def draws(self, mean: Tensor, covariance: Tensor, seed: int) -> Tensor:
         """Virtual features [C, M, D] of the Gaussians [C, D], [C, D, D]."""
@@ -114,9 +117,11 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
         stream = torch.Generator().manual_seed(seed)
         noise = torch.randn(shape, generator=stream, dtype=torch.float64)
         values, vectors = torch.linalg.eigh(covariance)  # [C, D], [C, D, D]
-        scaled = vectors * values.clamp_min(0).sqrt()[:, None]
+        deviations = values.clamp_min(0).sqrt()
+        scaled = vectors * deviations[:, None]
         root = scaled @ vectors.mT  # symmetric, so that no sign is left open
-        return mean[:, None] + noise.to(mean.device) @ root
+        offsets = noise.to(mean.device) @ root
+        return mean[:, None] + offsets
 
 
 def of_all(
@@ -131,12 +136,16 @@ def of_all(
     """
     total = n.sum(0)  # [C] N_c
     weighted = n[:, :, None] * means  # [K, C, D]
-    mean = weighted.sum(0) / total.clamp_min(1)[:, None]  # mu_c
-    inside = (n - 1).clamp_min(0)[:, :, None, None] * covariances
+    at_least_one = total.clamp_min(1)[:, None]
+    mean = weighted.sum(0) / at_least_one  # mu_c
+    weights = (n - 1).clamp_min(0)[:, :, None, None]
+    inside = weights * covariances
     apart = means - mean
     between = torch.einsum("kc,kcd,kce->cde", n, apart, apart)  # last two terms of S_c, centred
-    freedom = (total - 1).clamp_min(1)[:, None, None]
-    return mean, (inside.sum(0) + between) / freedom, total > 0
+    degrees = (total - 1).clamp_min(1)
+    freedom = degrees[:, None, None]
+    covariance = (inside.sum(0) + between) / freedom
+    return mean, covariance, total > 0
 
 
 register(

@@ -69,7 +69,8 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         net.eval()
         received = client.theta[head_index(client.layout)]
         head = client.shared.get("creff_head", received)  # [C, D+1]
-        f = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
+        features = [net.features(batch.x) for batch in client.shard.in_order()]
+        f = torch.cat(features)  # [N, D]
         client.report["creff_gradient"] = class_gradients(
             f,
             client.shard.y,
@@ -88,7 +89,8 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         has = updates["creff_has"]  # [K, C]
         sent = updates["creff_gradient"]  # [K, C, C, D+1]
         total = (sent * has[:, :, None, None]).sum(0)  # [C, C, D+1]
-        mean = total / has.sum(0).clamp_min(1)[:, None, None]  # [C, C, D+1]
+        counts = has.sum(0).clamp_min(1)
+        mean = total / counts[:, None, None]  # [C, C, D+1]
         target = directions(mean)
         if "creff_features" in memory:
             start = memory["creff_features"]
@@ -167,14 +169,17 @@ def trained_head(
     f = with_one(features[present].flatten(0, 1))  # [N, D+1]
     labels = present.nonzero().squeeze(1).repeat_interleave(count)  # [N]
     y = F.one_hot(labels, classes).to(f)  # [N, C]
-    uniform = 2 * torch.rand(classes, width + 1, generator=stream) - 1
+    draws = torch.rand(classes, width + 1, generator=stream)
+    uniform = 2 * draws - 1
     head = uniform.to(f.device) / width**0.5
     for _ in range(epochs):
-        order = torch.randperm(len(f), generator=stream).to(f.device)
+        order_on_cpu = torch.randperm(len(f), generator=stream)
+        order = order_on_cpu.to(f.device)
         inputs = f.index_select(0, order).split(batch)
         targets = y[order].split(batch)
         for x, true in zip(inputs, targets, strict=True):
-            residual = (head @ x.T).softmax(0).sub_(true.T)  # [C, B] p - y
+            probabilities = (head @ x.T).softmax(0)
+            residual = probabilities.sub_(true.T)  # [C, B] p - y
             head.addmm_(residual, x, alpha=-lr / len(x))
     return head
 
@@ -205,12 +210,14 @@ def class_gradients(f: Tensor, y: Tensor, head: Tensor) -> Tensor:
     f = with_one(f)
     order = y.argsort(stable=True)
     counts = y.bincount(minlength=len(head)).tolist()
-    residual = (f @ head.T).softmax(1) - F.one_hot(y, len(head))  # [N, C] p - y
+    answers = (f @ head.T).softmax(1)
+    residual = answers - F.one_hot(y, len(head))  # [N, C] p - y
     residuals = residual[order].split(counts)
     inputs = f[order].split(counts)
     gradients = []
     for r, x, n in zip(residuals, inputs, counts, strict=True):
-        gradients.append(r.T @ x / max(n, 1))
+        outer = r.T @ x
+        gradients.append(outer / max(n, 1))
     return torch.stack(gradients)
 
 
@@ -221,8 +228,11 @@ def mismatch(features: Tensor, head: Tensor, target: Directions) -> Tensor:
     It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where
     the target has none, 0 is added.
     """
-    true = torch.eye(len(head), device=head.device)[:, None]  # [C, 1, C]
-    logits = features @ head[:, :-1].T + head[:, -1]  # [C, M, C]
+    identity = torch.eye(len(head), device=head.device)
+    true = identity[:, None]  # [C, 1, C]
+    weights = head[:, :-1]
+    bias = head[:, -1]
+    logits = features @ weights.T + bias  # [C, M, C]
     residual = logits.softmax(2) - true  # [C, M, C] p - y
     # [C, C, D], [C, C]; M times the mean, which makes no difference to a direction
     gradients = residual.mT @ features, residual.sum(1)
@@ -237,7 +247,9 @@ def directions(gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients [C, C, D+1] as rows of length 1: those of the weight [C, C, D], and of the bias [C,
     C]; 0 stays 0.
     """
-    return F.normalize(gradient[..., :-1], dim=-1), F.normalize(gradient[..., -1], dim=-1)
+    weights = gradient[..., :-1]
+    bias = gradient[..., -1]
+    return F.normalize(weights, dim=-1), F.normalize(bias, dim=-1)
 
 
 register(

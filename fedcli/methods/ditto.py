@@ -90,7 +90,8 @@ class TwoTracks(BesideTheGlobal):
         layout.load(model)
         Local.gradient(self, net, batch, client)
         anchor = client.theta[: layout.trainable]
-        moving.grad = layout.grad + self.strength * (layout.params - anchor)  # Eq. 1
+        from_anchor = layout.params - anchor
+        moving.grad = layout.grad + self.strength * from_anchor  # Eq. 1
         model[layout.trainable :] = layout.buffers  # statistics of its own
         client.scratch["solver"].step()
 

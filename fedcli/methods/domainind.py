@@ -78,7 +78,8 @@ class DomainIndependent(Local):
         group = batch.per_image["groups"]  # [B]
         images = torch.arange(len(group), device=group.device)  # [B]
         theirs = by_group[images, group.clamp_min(0)]  # [B, C]
-        logits = torch.where(group[:, None] >= 0, theirs, by_group.mean(1))  # [B, C]
+        has_group = group[:, None] >= 0
+        logits = torch.where(has_group, theirs, by_group.mean(1))  # [B, C]
         return cross_entropy(logits, batch.y, client)
 
 

@@ -81,7 +81,8 @@ class TowardParity(WithGroups):
             raise UsageError(problem, "leave --set rule=released out")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        self.weigh_cells(net, client, (client.shard.y == 1).long(), 2)
+        is_positive = (client.shard.y == 1).long()
+        self.weigh_cells(net, client, is_positive, 2)
 
     def post_aggregate(
         self,
@@ -113,12 +114,14 @@ class TowardParity(WithGroups):
         if len(groups) < 2:
             return w
         n_a = of_group[groups]
-        differences = losses[groups, 0] - losses[groups, 1] - n[groups, 0]
+        loss_gaps = losses[groups, 0] - losses[groups, 1]
+        differences = loss_gaps - n[groups, 0]
         mu = against_first(differences / n_a)
         mu[0] = -mu.sum()
         direction = mu / t**0.5 if self.rule == "released" else unit(mu)
         step = self.alpha * direction
-        moved = w[groups, 0] + step * of_group.sum() / n_a  # lambda_a n / n_a
+        lambda_step = step * of_group.sum() / n_a
+        moved = w[groups, 0] + lambda_step  # lambda_a n / n_a
         w = w.clone()
         w[groups, 0] = moved.clamp(0, 2)
         w[groups, 1] = 2 - w[groups, 0]
@@ -134,7 +137,8 @@ class TowardParity(WithGroups):
         groups = [(n[:, y] > 0).nonzero().flatten() for y in classes]  # that have each class
         differences = []
         for y, members in zip(classes, groups, strict=True):
-            means = losses[members, y] / n[members, y]
+            counts = n[members, y]
+            means = losses[members, y] / counts
             differences.append(against_first(means))
         mu = unit(torch.cat(differences))
         steps = mu.split([len(members) for members in groups])
@@ -145,8 +149,10 @@ class TowardParity(WithGroups):
                 continue
             images = n[members, y]
             largest = n[:, y].sum() / total  # n_y / n, which the groups' lambda sum to
-            share = (w[members, y] * images / total + self.alpha * step).clamp_min(0)  # lambda
-            excess = largest / share[1:].sum().clamp_min(1e-300)
+            shares_now = w[members, y] * images / total
+            share = (shares_now + self.alpha * step).clamp_min(0)  # lambda
+            of_others = share[1:].sum().clamp_min(1e-300)
+            excess = largest / of_others
             share[1:] *= excess.clamp_max(1)
             share[0] = largest - share[1:].sum()
             w[members, y] = share.clamp_min(0) * total / images

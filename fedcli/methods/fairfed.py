@@ -108,7 +108,8 @@ class ByGap(WeighsGroups, Aggregator):
             if self.gap != "accuracy":
                 unfair = unfairness_gaps(updates["group_predictions"], self.gap)  # [K]
                 gap = torch.where(unfair.isnan(), gap, unfair)  # Eq. 6, its first line
-            weights = (weights - self.beta * (gap - gap.mean())).clamp_min(0)
+            surplus = gap - gap.mean()
+            weights = (weights - self.beta * surplus).clamp_min(0)
             weights = weights / weights.sum()  # the sum is at least 1: steps add up to 0
         lift[rows] = weights / p
         memory["lift"] = lift
@@ -126,12 +127,15 @@ def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
         cases = counts.sum(3)
     else:
         hits = counts.sum(2)
-        cases = counts.sum((2, 3))[..., None].expand_as(hits)
+        of_groups = counts.sum((2, 3))[..., None]
+        cases = of_groups.expand_as(hits)
     rates = hits / cases  # NaN where there is no case
     if rates.shape[2] == 2:
         rates = rates[..., 1:]  # of two classes the second is the positive one
-    between = rates[:, :, None] - rates[:, None]  # [K + 1, G, G, C] F of every pair of groups
-    gaps = (between[:-1] - between[-1]).abs()
+    of_first = rates[:, :, None]
+    between = of_first - rates[:, None]  # [K + 1, G, G, C] F of every pair of groups
+    differences = between[:-1] - between[-1]
+    gaps = differences.abs()
     gaps.diagonal(dim1=1, dim2=2).fill_(torch.nan)  # a group and itself are no pair
     gaps = gaps.flatten(1)  # [K, G G C]
     has_pair = gaps.isnan().logical_not().any(1)

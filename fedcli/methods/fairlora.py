@@ -76,7 +76,8 @@ class ByGroup(GroupViews, LowRank):
     def extend(self, net: Network) -> None:
         super().extend(net)
         groups = len(net.attributes[self.group_attribute(net)])
-        net.register_buffer("group_prior", torch.full((groups,), 1 / groups))  # [G]
+        even = torch.full((groups,), 1 / groups)
+        net.register_buffer("group_prior", even)  # [G]
 
     def singular(
         self,
@@ -99,7 +100,8 @@ class ByGroup(GroupViews, LowRank):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups = client.shard.groups[self.group_attribute(net)]  # [N]
-        counts = groups[groups >= 0].bincount(minlength=len(net.group_prior))  # [G]
+        of_groups = groups[groups >= 0]
+        counts = of_groups.bincount(minlength=len(net.group_prior))  # [G]
         client.report["group_counts"] = counts.double()
         client.per_image["shares"] = self.shares(groups, len(counts))  # [N, G]
 
@@ -132,11 +134,14 @@ class ByGroup(GroupViews, LowRank):
         kind = self.pi
         if kind == "rule":
             kind = "smoothed" if self.rule == "released" else "onehot"
-        share = 0.7 if kind == "smoothed" and count > 1 else 1.0  # of an image's own group
-        rest = (1 - share) / max(count - 1, 1)
+        is_smoothed = kind == "smoothed" and count > 1
+        share = 0.7 if is_smoothed else 1.0  # of an image's own group
+        others = max(count - 1, 1)
+        rest = (1 - share) / others
         onehot = F.one_hot(groups.clamp_min(0), count)  # [B, G]
         shares = torch.where(onehot > 0, share, rest)
-        return torch.where(groups[:, None] >= 0, shares, 1 / count).float()
+        has_group = groups[:, None] >= 0
+        return torch.where(has_group, shares, 1 / count).float()
 
 
 @dataclass(frozen=True)
@@ -167,9 +172,11 @@ class GroupMean(FactorMean):
         for adapter in adapters.roles(updates.layout):
             if adapter.S:
                 span = updates.layout.spans[adapter.S]
-                sent = updates.theta[:, span].view(*counts.shape, -1)  # [K, G, r]
+                vectors = updates.theta[:, span]
+                sent = vectors.view(*counts.shape, -1)  # [K, G, r]
                 old = theta[span].view_as(sent[0])  # [G, r]
-                mean[span] = by_counts(sent, counts, old, self.rule == "released").flatten()
+                averaged = by_counts(sent, counts, old, self.rule == "released")
+                mean[span] = averaged.flatten()
         return mean
 
     def by_group(
@@ -192,7 +199,8 @@ def start(rank: int, groups: int, factor: float) -> Tensor:
     shift = max(rank // 2 // groups, 1)
     rows = []
     for g in range(groups):
-        peaked = factor * half.roll(-g * shift)
+        rolled = half.roll(-g * shift)
+        peaked = factor * rolled
         rows.append(torch.cat([half, peaked]))
     return torch.stack(rows)
 
@@ -214,7 +222,8 @@ def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
     new = weighted.sum(0)  # Eq. 3
     if share and not missing.all():
         half = new.shape[1] // 2
-        new[:, :half] = new[~missing, :half].mean(0)
+        of_others = new[~missing, :half]
+        new[:, :half] = of_others.mean(0)
     return torch.where(missing[:, None], old, new)
 
 

@@ -66,7 +66,8 @@ class AdaptiveStart(Local):
         layout = client.layout
         upper = upper_layers(layout.spans, layout.weights, self.layers)
         g = torch.cat([layout.params[span] for span in upper])  # [U]
-        last = torch.cat([client.memory["model"][span] for span in upper])  # [U]
+        parts = [client.memory["model"][span] for span in upper]
+        last = torch.cat(parts)  # [U]
         difference = g - last  # [U]
         learned = "ala_weights" in client.memory
         w = client.memory["ala_weights"] if learned else torch.ones_like(g)  # [U]
@@ -79,7 +80,8 @@ class AdaptiveStart(Local):
                 layout.zero_grad()
                 total += float(super().gradient(net, batch, client))
                 slope = torch.cat([layout.grad[span] for span in upper])  # [U]
-                w = (w - self.eta * slope * difference).clamp(0, 1)  # Alg. 1, W
+                moved = self.eta * slope * difference
+                w = (w - moved).clamp(0, 1)  # Alg. 1, W
                 place(layout.params, upper, last + w * difference)  # Alg. 1, the start
             losses.append(total / len(batches))
             if learned or len(losses) >= self.most_passes or settled(losses):
@@ -114,7 +116,8 @@ def settled(losses: list[float]) -> bool:
     """True where the losses of the last passes hardly differ."""
     if len(losses) <= LAST:
         return False
-    spread = torch.tensor(losses[-LAST:], dtype=torch.float64).std(unbiased=False)
+    latest = torch.tensor(losses[-LAST:], dtype=torch.float64)
+    spread = latest.std(unbiased=False)
     return bool(spread < SETTLED)
 
 
@@ -125,13 +128,15 @@ def upper_layers(
 ) -> list[slice]:
     """The spans in theta of the tensors of the last `count` layers with trained numbers."""
     layer_of = {name: name.rpartition(".")[0] for name in weights}
-    layers = list(dict.fromkeys(layer_of.values()))[-count:]
+    layer_names = dict.fromkeys(layer_of.values())
+    layers = list(layer_names)[-count:]
     return [spans[name] for name in weights if layer_of[name] in layers]
 
 
 def place(params: Tensor, spans: list[slice], values: Tensor) -> None:
     """Write values [U] to these places of params [T]."""
-    parts = values.split([span.stop - span.start for span in spans])
+    sizes = [span.stop - span.start for span in spans]
+    parts = values.split(sizes)
     for span, part in zip(spans, parts, strict=True):
         params[span] = part
 

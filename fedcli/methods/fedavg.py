@@ -56,7 +56,8 @@ class WeightedMean(Mean):
     ) -> tuple[Tensor, Tensor]:
         if self.weights == "samples":
             return super().aggregate(theta, updates, memory)
-        p = torch.full_like(updates.base, 1 / len(updates.base))  # [K]
+        even_share = 1 / len(updates.base)
+        p = torch.full_like(updates.base, even_share)  # [K]
         return average(updates.theta, p), p
 
 

@@ -63,7 +63,8 @@ class Contribution(Aggregator):
         if 1 - c > 1e-9:
             # of the live net, so that a client's own batch-norm statistics stay its own
             received = model.clone()
-            model.sub_(client.memory["fedce_last"], alpha=c).div_(1 - c)
+            last = client.memory["fedce_last"]
+            model.sub_(last, alpha=c).div_(1 - c)
             without = probes.balanced_accuracy(net, client, part)
             model.copy_(received)
         client.report["without_me"] = without  # b_k
@@ -88,7 +89,8 @@ class Contribution(Aggregator):
         without[rows] += updates["without_me"].double()
         g = shares(1 - cosine / t)
         m = shares(1 - without / t)
-        c = shares(g * m if self.mode == "times" else g + m)
+        contributions = g * m if self.mode == "times" else g + m
+        c = shares(contributions)
         if self.rule == "released":
             total = by_row(memory, "shares", updates, 0.0) + c
             memory["shares"] = total
@@ -102,14 +104,16 @@ class Contribution(Aggregator):
 def cosines(theta: Tensor, updates: ClientUpdates, c: Tensor) -> Tensor:
     """Cosine of each update and the c-weighted sum of all others, float64 [K]."""
     g = gram(theta, updates)  # [K, K]
-    others = c.cpu().expand(len(g), -1).clone()
+    repeated = c.cpu().expand(len(g), -1)
+    others = repeated.clone()
     others = others.fill_diagonal_(0)  # [K, K], row k leaves out k
     products = others @ g  # [K, K]
     dot = products.diagonal()
     squared = (products * others).sum(1)
     lengths = (g.diagonal() * squared.clamp_min(0)).sqrt()
     cosines = dot / lengths.where(lengths > 0, 1)
-    return torch.where(lengths > 0, cosines, 0).to(c.device)
+    defined = torch.where(lengths > 0, cosines, 0)
+    return defined.to(c.device)
 
 
 def shares(contribution: Tensor) -> Tensor:

@@ -50,7 +50,8 @@ class Decorrelated(Local):
         features = net.features(batch.x)  # [B, d]
         loss = cross_entropy(net.head(features), batch.y, client)
         penalty = released if self.rule == "released" else correlation
-        total = loss + self.beta * penalty(features.flatten(1))
+        flat_features = features.flatten(1)
+        total = loss + self.beta * penalty(flat_features)
         total.backward()
         return loss.detach()
 
@@ -69,8 +70,10 @@ def released(features: Tensor) -> Tensor:
         return features.sum() * 0
     z = standardised(features, images - 1)
     products = z.T @ z  # [d, d], B - 1 times the correlations
-    outside = products.square().sum() - products.diagonal().square().sum()
-    return outside / (width * (width - 1)) / images
+    on_diagonal = products.diagonal().square().sum()
+    outside = products.square().sum() - on_diagonal
+    pairs = width * (width - 1)
+    return outside / pairs / images
 
 
 def standardised(features: Tensor, degrees: int) -> Tensor:

@@ -59,7 +59,8 @@ class Episodic(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         shard = client.shard
-        stream = torch.Generator().manual_seed(derive("amplitudes", client.seed, client.name))
+        seed = derive("amplitudes", client.seed, client.name)
+        stream = torch.Generator().manual_seed(seed)
         images = torch.randint(len(shard), (self.spectra,), generator=stream)  # [S]
         batch = shard.batch(images.to(shard.rows.device))
         client.report["amplitudes"] = amplitudes(batch.x, self.low)  # [S, C, n, n]
@@ -93,7 +94,8 @@ class Episodic(Local):
         layout = client.layout
         style = client.scratch["others"][batch.per_image["chosen"]]
         mix = batch.per_image["mix"]
-        other = replace(batch, x=exchanged(batch.x, style, self.low, mix, cut=True))  # x'
+        in_style = exchanged(batch.x, style, self.low, mix, cut=True)
+        other = replace(batch, x=in_style)  # x'
         start = layout.params.clone()  # [T]
         g = layout.grad.clone()  # [T]
         layout.params.sub_(g, alpha=self.step)

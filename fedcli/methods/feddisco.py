@@ -57,7 +57,8 @@ class ByDiscrepancy(Aggregator):
         d = updates["discrepancy"].double()  # [K]
         if self.measure == "kl":
             d = d / d.sum().clamp_min(1e-300)
-        weights = (updates.base - self.a * d + self.b).clamp_min(0)  # Eq. 8
+        shifted = updates.base - self.a * d + self.b
+        weights = shifted.clamp_min(0)  # Eq. 8
         total = weights.sum()
         weights = weights / total if total > 0 else updates.base
         return average(updates.theta, weights), weights

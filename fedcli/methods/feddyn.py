@@ -64,7 +64,8 @@ class Drifting(Local):
     def penalise(self, client: ClientRound) -> None:
         """Add the penalty's gradient to that of the loss, and cut their sum at `clip`."""
         grad = client.layout.grad
-        grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
+        from_anchor = client.layout.params - client.scratch["anchor"]
+        grad.add_(from_anchor, alpha=self.alpha)
         cut_to_norm(grad, self.clip)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
@@ -80,12 +81,14 @@ class Drifting(Local):
         shared: Tensors,
     ) -> Tensor:
         present = len(weights) / updates.roster
-        moved = average(updates["moved"], self.counted(weights)) * present  # [T]
+        mean_move = average(updates["moved"], self.counted(weights))
+        moved = mean_move * present  # [T]
         if "moved" in shared:
             moved = shared["moved"] + moved
         shared["moved"] = moved  # l, which is -h / alpha of Alg. 1
         t = len(moved)
-        return torch.cat([theta[:t] + moved, theta[t:]])  # Alg. 1, theta
+        moved_theta = theta[:t] + moved
+        return torch.cat([moved_theta, theta[t:]])  # Alg. 1, theta
 
     def counted(self, weights: Tensor) -> Tensor:
         """[K] how clients count in the server's state, from their weights in the model [K]."""

@@ -59,7 +59,8 @@ class Extrapolated(Aggregator):
         eta = ratio.clamp_min(1)  # Eq. 7
         memory["eta"] = eta
         if eta > 1:
-            mean[moving] = theta[moving] + eta.to(theta.dtype) * step
+            step_size = eta.to(theta.dtype)
+            mean[moving] = theta[moving] + step_size * step
         return mean, p
 
 

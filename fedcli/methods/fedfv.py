@@ -74,13 +74,16 @@ class WithoutConflicts(LossBefore):
         c = self.external(c, g, updates, past_rounds)
         longest = g.diagonal().max().sqrt()
         if length(c, g) > 1e-6 * longest:
-            c = c * (length(plain, g) / length(c, g))  # Alg. 1, the line after both
+            stretch = length(plain, g) / length(c, g)
+            c = c * stretch  # Alg. 1, the line after both
         out = average(updates.theta, c[:k].to(p.device))
         stay = 1 - c[:k].sum().item()
         out[:t] += stay * theta[:t]  # theta - sum_k c_k (theta - theta_k)
-        for share, update in zip(c[k:].tolist(), past_updates, strict=True):
+        past_shares = c[k:].tolist()
+        for share, update in zip(past_shares, past_updates, strict=True):
             out[:t].sub_(update, alpha=share)
-        out[t:] = average(updates.theta[:, t:], updates.base)
+        buffers = updates.theta[:, t:]
+        out[t:] = average(buffers, updates.base)
         return out, p
 
     def internal(
@@ -96,7 +99,8 @@ class WithoutConflicts(LossBefore):
         protected = []  # those with the largest losses
         if self.protect > 0:
             share = 1 - Fraction(str(self.protect))
-            protected = order[ceil((len(order) - 1) * share) :]
+            unprotected = ceil((len(order) - 1) * share)
+            protected = order[unprotected:]
         out = torch.zeros_like(plain)
         for i in order:
             c = torch.zeros_like(plain)  # [M] of client i
@@ -124,16 +128,19 @@ class WithoutConflicts(LossBefore):
 
         past: the rounds of the updates after the participants'.
         """
-        rounds = torch.tensor([updates.round] * len(updates.rows) + past)  # [M] of each update
+        rounds_of_updates = [updates.round] * len(updates.rows) + past
+        rounds = torch.tensor(rounds_of_updates)  # [M] of each update
         start, last = self.reach(updates.round)
         if start < 1:
             return c
         for t in range(start, last + 1):
-            opposed = (rounds == t) & (g @ c < 0)
+            conflicts = g @ c < 0
+            opposed = (rounds == t) & conflicts
             against = opposed.double()  # [M]
             dot = against @ g @ c
             if dot < 0:
-                c = c - dot / (against @ g @ against) * against
+                factor = dot / (against @ g @ against)
+                c = c - factor * against
         return c
 
     def reach(self, t: int) -> tuple[int, int]:

@@ -61,7 +61,8 @@ class Gap(Aggregator):
     def measure_global(self, net: Network, client: ClientRound) -> None:
         gap = torch.zeros((), device=client.theta.device)
         if "fedga_loss" in client.memory:
-            gap = probes.mean_loss(net, client, self.part(client)) - client.memory["fedga_loss"]
+            loss = probes.mean_loss(net, client, self.part(client))
+            gap = loss - client.memory["fedga_loss"]
         client.report["gap"] = gap
         if self.rule == "original":
             count = len(client.val) if client.val is not None else 0
@@ -95,7 +96,8 @@ class Gap(Aggregator):
             start = 0.2 if original else 0.05
             remaining = updates.rounds - updates.round + 1
             d = self.step * start * remaining / updates.rounds
-            w[rows] += d / k * gap / largest
+            change = d / k * gap / largest
+            w[rows] += change
             w = normalised(w.clamp(0, 1)) if original else (w / w.sum()).clamp_min(0)
         memory["weights"] = w
         weights = w[rows] / w.sum()

@@ -51,14 +51,18 @@ class SimplexHead(nn.Module):
         self.corners = nn.Parameter(simplex(width, classes))  # [C, D]; the method holds it still
 
     def forward(self, z: Tensor) -> Tensor:
-        return F.linear(self.norm(z), self.corners) / self.temperature  # [B, C]
+        products = F.linear(self.norm(z), self.corners)
+        return products / self.temperature  # [B, C]
 
 
 def simplex(width: int, classes: int) -> Tensor:
     """M' [C, D]: unit vectors in a random plane, each as far from all others."""
-    basis = torch.linalg.qr(torch.rand(width, classes, dtype=torch.float64)).Q  # [D, C] P
-    centred = torch.eye(classes, dtype=torch.float64) - 1 / classes
-    corners = math.sqrt(classes / (classes - 1)) * basis @ centred  # [D, C]
+    random_matrix = torch.rand(width, classes, dtype=torch.float64)
+    basis = torch.linalg.qr(random_matrix).Q  # [D, C] P
+    identity = torch.eye(classes, dtype=torch.float64)
+    centred = identity - 1 / classes
+    scale = math.sqrt(classes / (classes - 1))
+    corners = scale * basis @ centred  # [D, C]
     return corners.T.float()
 
 
@@ -89,11 +93,13 @@ class FixedSimplex(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
-        client.scratch["shares"] = (len(counts) * counts / counts.sum()).float()  # e
+        scaled = len(counts) * counts / counts.sum()
+        client.scratch["shares"] = scaled.float()  # e
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+        scaled_logits = net(batch.x) * client.scratch["shares"]
         return cross_entropy(
-            net(batch.x) * client.scratch["shares"],
+            scaled_logits,
             batch.y,
             client,
         )
@@ -113,7 +119,8 @@ class FixedSimplex(Local):
         span = self._hold_still(client)
         shares = client.scratch["shares"]
         model = client.layout.read()  # [P]
-        model[span] = (shares[:, None] * net.head.corners.detach()).flatten()
+        corners = shares[:, None] * net.head.corners.detach()
+        model[span] = corners.flatten()
         client.memory["model"] = model
 
     def _hold_still(self, client: ClientRound) -> slice:

@@ -70,14 +70,16 @@ class Harmonized(Histograms, Aggregator):
         total = torch.zeros_like(theta[:t])  # [T]
         moved = torch.zeros_like(theta[:t])  # [T]
         for k, weight in enumerate(p.tolist()):  # by rows: no second [K, P]
-            delta = updates.theta[k, :t] - theta[:t]
+            local = updates.theta[k, :t]
+            delta = local - theta[:t]
             share = torch.full_like(delta, weight)
             if keep is not None:
                 share = weight * keep[k]
             total += share
             moved.addcmul_(share, delta)
         out = average(updates.theta, p)  # its buffers are what we want
-        out[:t] = theta[:t] + moved / total.where(total > 0, 1)  # Eq. 9; 0 where nobody kept it
+        divisor = total.where(total > 0, 1)
+        out[:t] = theta[:t] + moved / divisor  # Eq. 9; 0 where nobody kept it
         return out, p
 
     def consistent(
@@ -90,9 +92,10 @@ class Harmonized(Histograms, Aggregator):
         client's rounds went.
         """
         t = updates.layout.trainable
+        number_type = smallest_type(updates.rounds)
         empty = RowTable(
             (updates.roster, t),
-            smallest_type(updates.rounds),
+            number_type,
             theta.device,
         )
         rises = RowTable.of(memory.get("rises", empty))  # [N, T]
@@ -133,7 +136,8 @@ class Harmonized(Histograms, Aggregator):
             coordinates = torch.bincount(rises, minlength=past + 1)  # by number of rises
             number = torch.arange(past + 1)
             often = torch.maximum(number, past - number)
-            bins = (often * BINS + past - 1) // past - 1
+            numerator = often * BINS + past - 1
+            bins = numerator // past - 1
             counts[row].index_add_(0, bins, coordinates)
         return {"consistency": counts}
 
@@ -143,7 +147,8 @@ class Harmonized(Histograms, Aggregator):
         """
         tau = Fraction(str(self.tau))
         if self.rule == "paper":
-            return max(0, ceil(tau * (past + 1)) - 1)  # Eqs. 7, 9
+            rank = ceil(tau * (past + 1))
+            return max(0, rank - 1)  # Eqs. 7, 9
         return floor(tau * past) + 1 if past else 0
 
     def weigh(
@@ -188,10 +193,12 @@ class Harmonized(Histograms, Aggregator):
         norm = torch.linalg.vector_norm
         out = []
         for k in range(len(updates.rows)):
-            update = updates.theta[k, :t] - theta[:t]  # [T]
+            local = updates.theta[k, :t]
+            update = local - theta[:t]  # [T]
             if keep is not None:
                 update = update * keep[k]
-            norms = torch.stack([norm(update[span], dtype=torch.float64) for span in spans])
+            tensor_norms = [norm(update[span], dtype=torch.float64) for span in spans]
+            norms = torch.stack(tensor_norms)
             if self.rule == "paper":
                 norms = norms.square()
             out.append(norms.sum())

@@ -90,7 +90,8 @@ class TwoContrasts(LinearHeadOnly, Local):
         share = counts / counts.sum()  # [C] p_c
         ones = torch.ones_like(share, dtype=torch.float64)
         difficulty = client.shared.get("class_difficulty", ones)  # [C] l_c
-        margins = share / (difficulty.to(share) ** self.d + 1e-5)
+        powers = difficulty.to(share) ** self.d
+        margins = share / (powers + 1e-5)
         with torch.no_grad():
             rows = net.projector(net.head.weight)  # [C, W]
         client.scratch["share"] = share
@@ -100,7 +101,8 @@ class TwoContrasts(LinearHeadOnly, Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         as_it_is = client.shard.batch(batch.at).x  # [B, C, H, W]
         features = net.features(torch.cat([batch.x, as_it_is]))  # [2B, D]
-        logits = net.head(features[: len(batch.y)]) + client.scratch["margins"]  # [B, C]
+        first_view = features[: len(batch.y)]
+        logits = net.head(first_view) + client.scratch["margins"]  # [B, C]
         z = F.normalize(net.projector(features), dim=1)  # [2B, W]
         y = batch.y.repeat(2)  # [2B]
         nearness = z @ client.scratch["prototypes"].T  # [2B, C]
@@ -131,8 +133,10 @@ def contrast(z: Tensor, y: Tensor, share: Tensor) -> Tensor:
     """
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     temperature = share.outer(share).sqrt().clamp_min(COOLEST)  # [N, N]
-    logits = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
-    friends = (y[:, None] == y) & ~itself  # [N, N], at least the image's other view
+    similarity = z @ z.T / temperature
+    logits = similarity.masked_fill(itself, -torch.inf)
+    same_class = y[:, None] == y
+    friends = same_class & ~itself  # [N, N], at least the image's other view
     chances = logits.log_softmax(1).masked_fill(~friends, 0.0)
     means = chances.sum(1) / friends.sum(1)  # [N]
     return -means.mean()
@@ -146,7 +150,8 @@ def separated(rows: Tensor, steps: int) -> Tensor:
         for _ in range(steps):
             rows.requires_grad_()
             unit = F.normalize(rows, dim=1)
-            nearest = (unit @ unit.T).masked_fill(itself, 0.0).amax(1)  # [C]
+            cosines = unit @ unit.T
+            nearest = cosines.masked_fill(itself, 0.0).amax(1)  # [C]
             if not bool((nearest > 0).any()):
                 break
             (slope,) = torch.autograd.grad(nearest.sum(), rows)

@@ -58,15 +58,18 @@ class Sharp(Local):
         loss = super().gradient(net, batch, client)
         g = layout.grad.clone()  # [T] at theta
         theta = layout.params.clone()  # [T]
-        step = perturbation_radius(self, client) / (g.norm() + 1e-12)
+        length = g.norm() + 1e-12
+        step = perturbation_radius(self, client) / length
         layout.params.addcmul_(g, step)  # theta + eps*, Eq. 9
         layout.zero_grad()
         with still_batchnorm(net):
             super().gradient(net, batch, client)
         layout.params.copy_(theta)
         g_p = layout.grad  # [T] at theta + eps*, Eq. 14
-        along = (g @ g_p) / (g_p @ g_p + 1e-24)
-        g_p.sub_(g - along * g_p, alpha=self.alpha)  # GSAM: less of the part that points across
+        squared = g_p @ g_p + 1e-24
+        along = (g @ g_p) / squared
+        across = g - along * g_p
+        g_p.sub_(across, alpha=self.alpha)  # GSAM: less of the part that points across
         return loss
 
 
@@ -112,7 +115,8 @@ class BySharpness(Aggregator):
 
 
 def perturbation_radius(half: Sharp | BySharpness, client: ClientRound) -> float:
-    return half.rho * (client.round / client.rounds) ** half.tau  # Eq. 12
+    progress = client.round / client.rounds
+    return half.rho * progress**half.tau  # Eq. 12
 
 
 register(

@@ -43,7 +43,8 @@ class AwayFromTheGlobalPath(Local):
         w = client.theta[: client.layout.trainable].clone()  # [T]
         difference = client.memory.get("global", w) - w  # w_old - w
         # Alg. 1, the perturbation
-        client.scratch["delta"] = self.rho * difference / (difference.norm() + 1e-12)
+        length = difference.norm() + 1e-12
+        client.scratch["delta"] = self.rho * difference / length
         client.memory["global"] = w
 
     def gradient(

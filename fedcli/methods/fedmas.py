@@ -142,9 +142,11 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         fixed = distances.detach()
         client.scratch["divergence"].index_add_(0, batch.y, fixed.double())
         supervised = cross_entropy(net.head(z), batch.y, client)
-        client.scratch["losses"] += torch.stack([supervised.detach(), fixed.mean()])
+        batch_losses = torch.stack([supervised.detach(), fixed.mean()])
+        client.scratch["losses"] += batch_losses
         if self.rule == "released":
-            supervised = supervised + cross_entropy(net.auxiliary(projection), batch.y, client)
+            auxiliary_logits = net.auxiliary(projection)
+            supervised = supervised + cross_entropy(auxiliary_logits, batch.y, client)
         return supervised + self.lambda_f * distances.mean()  # Eq. 4
 
     def reference(
@@ -225,7 +227,8 @@ class Rescue(Aggregator):
         if self.by_count:
             factor = factor * updates.n
         total = factor.sum()
-        early = updates.round <= Fraction(str(self.delay)) * updates.rounds
+        delay = Fraction(str(self.delay))
+        early = updates.round <= delay * updates.rounds
         if early or not 0 < total < torch.inf:
             return updates.base
         return factor / total
@@ -233,7 +236,8 @@ class Rescue(Aggregator):
 
 def divergence(projection: Tensor, reference: Tensor) -> Tensor:
     """[B, W], [B, W] -> [B] in [0, 4]. Eq. 1; rounding could leave it below 0."""
-    return (2 - 2 * F.cosine_similarity(projection, reference)).clamp_min(0)
+    cosine = F.cosine_similarity(projection, reference)
+    return (2 - 2 * cosine).clamp_min(0)
 
 
 def rescue_factor(received: Tensor, trained: Tensor, rule: str) -> Tensor:
@@ -248,7 +252,8 @@ def rescue_factor(received: Tensor, trained: Tensor, rule: str) -> Tensor:
 
 def shares(values: Tensor) -> Tensor:
     """Values [C] >= 0 divided by their sum; 0 where all are."""
-    return values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
+    tiny = torch.finfo(values.dtype).tiny
+    return values / values.sum().clamp_min(tiny)
 
 
 @torch.no_grad()
@@ -262,7 +267,8 @@ def fixed_view(net: Network, shard: Shard) -> Tensor:
     """The teacher's features of a shard without augmentation, computed once: float32 [N, W]."""
     teacher, features = shard.derived.get("teacher", (None, None))
     if teacher is not net.teacher:
-        features = torch.cat([teacher_features(net, batch.x) for batch in shard.in_order()])
+        batches = [teacher_features(net, batch.x) for batch in shard.in_order()]
+        features = torch.cat(batches)
         shard.derived["teacher"] = net.teacher, features
     return features
 

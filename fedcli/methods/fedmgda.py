@@ -56,7 +56,8 @@ class MinNorm(Aggregator):
     ) -> tuple[Tensor, Tensor]:
         products = gram(theta, updates)  # [K, K] g_i g_j
         norms = products.diagonal().sqrt()  # [K] ||g_i||
-        inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
+        inverse_norms = 1 / norms
+        inverse = torch.where(norms > 0, inverse_norms, 0.0)  # [K]
         lambda0 = updates.base.cpu()  # [K]
         unit = inverse[:, None] * products * inverse  # [K, K] u_i u_j
         nearest = min_norm(unit.numpy(), lambda0.numpy(), self.epsilon)
@@ -68,7 +69,8 @@ class MinNorm(Aggregator):
         d = torch.zeros_like(theta[moving])
         factors = (weights * inverse).tolist()
         for row, factor in zip(updates.theta, factors, strict=True):
-            d += factor * (theta[moving] - row[moving])  # d = sum lambda*_i u_i, Alg. 1
+            moved = theta[moving] - row[moving]
+            d += factor * moved  # d = sum lambda*_i u_i, Alg. 1
         out[moving] = theta[moving] - eta * d  # Alg. 1, last server line
         return out, weights.to(updates.base.device)
 
@@ -88,8 +90,10 @@ def min_norm(
     high = np.minimum(weights + epsilon, 1)
     for _ in range(MOVES):
         slope = products @ weights  # [K] half the gradient
-        giver = int(np.argmax(np.where(weights > low, slope, -np.inf)))
-        taker = int(np.argmin(np.where(weights < high, slope, np.inf)))
+        may_give = np.where(weights > low, slope, -np.inf)
+        giver = int(np.argmax(may_give))
+        may_take = np.where(weights < high, slope, np.inf)
+        taker = int(np.argmin(may_take))
         gain = slope[giver] - slope[taker]
         below = weights[giver] - low[giver]
         above = high[taker] - weights[taker]

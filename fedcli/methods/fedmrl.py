@@ -128,8 +128,10 @@ class FairProx(Local):
         self.objective(supervised, plain, client).backward()
         moved = layout.params - client.theta[: layout.trainable]  # [T]
         layout.grad.addcmul_(moved, mu.float())  # Eq. 3, second term
-        client.scratch["correct"] += (logits.argmax(1) == batch.y).sum()
-        client.scratch["loss"] += plain.detach().double() * len(batch.y)
+        is_right = logits.argmax(1) == batch.y
+        client.scratch["correct"] += is_right.sum()
+        plain_loss = plain.detach().double()
+        client.scratch["loss"] += plain_loss * len(batch.y)
         client.scratch["images"] += len(batch.y)
         return supervised.detach()
 
@@ -151,7 +153,8 @@ class FairProx(Local):
         counts = client.shard.class_counts
         scratch = client.scratch
         entropy = released_entropy if self.rule == "released" else label_entropy
-        client.report["training_accuracy"] = scratch["correct"].double() / scratch["images"]
+        correct = scratch["correct"].double()
+        client.report["training_accuracy"] = correct / scratch["images"]
         client.report["training_loss"] = scratch["loss"] / scratch["images"]
         client.report["label_entropy"] = entropy(counts)
         client.report["mu"] = scratch["mu"]
@@ -230,7 +233,8 @@ class AgentsAndMap(Aggregator):
         """Every agent's mu for the next round."""
         grid = torch.tensor(GRIDS[self.grid], dtype=torch.float64)  # [A]
         state = observed(updates, memory, updates["training_loss"].log1p()).float()
-        reward = torch.exp(mean_accuracy(updates) - self.zeta) - 1  # Eq. 8
+        gain = mean_accuracy(updates) - self.zeta
+        reward = torch.exp(gain) - 1  # Eq. 8
         agents = qmix.Qmix(updates.roster, len(grid), self.gamma)
         start = int((grid - FIRST).abs().argmin())
         now = qmix.Moment(
@@ -261,7 +265,8 @@ class AgentsAndMap(Aggregator):
         start = theta[:moving]
         local = updates.theta[:, :moving]
         delta = self.som_input == "delta"
-        toward = (local.mean(0) - start if delta else start).double()  # [T]
+        mean_move = local.mean(0) - start if delta else start
+        toward = mean_move.double()  # [T]
         bucket, sign = som.projection(moving, updates.seed, theta.device)
         sketches = []
         similarities = []
@@ -281,7 +286,8 @@ class AgentsAndMap(Aggregator):
         neurons = memory["som"].cpu() if "som" in memory else som.start(x, updates.seed)
         neurons = som.train(neurons, x[order], similarity[order], updates.round)
         memory["som"] = neurons
-        weight = (som.nearness(neurons, x) * similarity).to(theta.device)
+        weights_of_map = som.nearness(neurons, x) * similarity
+        weight = weights_of_map.to(theta.device)
         if self.alpha_by_size:
             weight = weight * updates.n
         return som.shares(
@@ -313,7 +319,8 @@ def accuracy(net: Network, shard: Shard) -> Tensor:
     net.eval()
     right = torch.zeros((), dtype=torch.int64, device=shard.y.device)
     for batch in shard.in_order():
-        right += (net(batch.x).argmax(1) == batch.y).sum()
+        is_right = net(batch.x).argmax(1) == batch.y
+        right += is_right.sum()
     return right.double() / len(shard)
 
 
@@ -363,10 +370,12 @@ def damped(
     """rule=released: the mean of the local models, each moved back towards the global one by its
     mu_h.
     """
-    mu = released_mu(updates, memory, warmup=warmup, gamma=gamma).to(theta.device)
+    released = released_mu(updates, memory, warmup=warmup, gamma=gamma)
+    mu = released.to(theta.device)
     memory["mean_mu"] = mu.mean()
     share = (1 - mu) / len(mu)  # [K]
-    mean = average(updates.theta, torch.full_like(mu, 1 / len(mu)))
+    even = torch.full_like(mu, 1 / len(mu))
+    mean = average(updates.theta, even)
     mean[: updates.layout.trainable] = moved_towards(theta, updates, share)
     return mean, share / share.sum()
 
@@ -397,8 +406,10 @@ def released_mu(
     state = observed(updates, memory, updates["training_loss"]).float()
     latest = state[updates.rows.cpu(), 2:]  # [K, 2] accuracy and loss
     # [K, 2] the content of the first row when each client came
-    past = torch.cat([before[:1, 2:], latest[:-1]])
-    fixed = state[:1, :2].expand(len(past), 2)
+    of_last_round = before[:1, 2:]
+    past = torch.cat([of_last_round, latest[:-1]])
+    start = state[:1, :2]
+    fixed = start.expand(len(past), 2)
     first_rows = torch.cat([fixed, past], 1)  # [K, 4]
     # every client writes into the first row
     state[0, 2:] = latest[-1]

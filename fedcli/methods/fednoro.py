@@ -78,7 +78,8 @@ class LearnsFromGlobal(Local):
         client.report["class_losses"] = losses  # [C]
         noisy = client.shared.get("noisy")  # [N] of the roster
         if noisy is not None and noisy[client.row]:
-            share = self.strength * float(np.exp(-5 * (1 - self.progress(client)) ** 2))
+            remaining = 1 - self.progress(client)
+            share = self.strength * float(np.exp(-5 * remaining**2))
             client.scratch["share"] = client.theta.new_tensor(share)
             client.scratch["teacher"] = client.layout.read()
 
@@ -88,7 +89,8 @@ class LearnsFromGlobal(Local):
         end = self.ramp * client.rounds
         if end <= begun:
             return 1.0
-        progress = (client.round - 1 - begun) / (end - begun)
+        rounds_done = client.round - 1 - begun
+        progress = rounds_done / (end - begun)
         return min(max(progress, 0.0), 1.0)
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
@@ -112,7 +114,8 @@ def distilled(
     log_p = adjusted.log_softmax(1)
     log_p = log_p.masked_fill(log_p.isinf(), 0.0)
     kl = F.kl_div(log_p, soft, reduction="batchmean")
-    return share * kl + (1 - share) * F.nll_loss(log_p, y)
+    true_loss = F.nll_loss(log_p, y)
+    return share * kl + (1 - share) * true_loss
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,8 @@ class DistanceAware(Aggregator):
         if "noisy" in memory:
             noisy = memory["noisy"][updates.rows]  # [K]
             if noisy.any() and not noisy.all():
-                weights = weights * torch.exp(-distances(updates, noisy))
+                nearness = torch.exp(-distances(updates, noisy))
+                weights = weights * nearness
                 weights = weights / weights.sum()
         elif self.warm_up < 1 and updates.round >= max(1, round(self.warm_up * updates.rounds)):
             device = theta.device
@@ -153,14 +157,17 @@ class DistanceAware(Aggregator):
 def noisy_clients(losses: Tensor, images: Tensor) -> Tensor:
     """bool [K] from the summed losses and images of each client's classes [K, C]."""
     n = images.cpu()
-    means = np.where(n > 0, losses.cpu() / n.clamp_min(1), np.nan)  # [K, C]
+    mean_losses = losses.cpu() / n.clamp_min(1)
+    means = np.where(n > 0, mean_losses, np.nan)  # [K, C]
     missing = np.isnan(means)
     lowest = np.where(missing, np.inf, means).min(0)  # [C]
-    lowest = np.where(np.isfinite(means).any(0), lowest, 0.0)
+    is_known = np.isfinite(means).any(0)
+    lowest = np.where(is_known, lowest, 0.0)
     means = np.where(missing, lowest, means)
     least = means.min(0)
     span = means.max(0) - least
-    scaled = (means - least) / np.where(span > 0, span, 1.0)
+    divisor = np.where(span > 0, span, 1.0)
+    scaled = (means - least) / divisor
     if len(scaled) < 2 or not span.any():
         return torch.zeros(len(scaled), dtype=torch.bool)
     # importing it takes a second, which every command would pay
@@ -185,7 +192,8 @@ def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
     clean = updates.theta[~noisy]  # [K', P]
     for k in noisy.nonzero().flatten().tolist():
         differences = clean - updates.theta[k]  # [K', P]
-        norms = torch.stack([differences[:, span].norm(dim=1) for span in spans])  # [tensors, K']
+        tensor_norms = [differences[:, span].norm(dim=1) for span in spans]
+        norms = torch.stack(tensor_norms)  # [tensors, K']
         out[k] = norms.double().sum(0).min()
     return out / out.max().clamp_min(1e-12)
 

@@ -61,11 +61,14 @@ class Normalized(Aggregator):
         p = updates.base
         a = updates["local_steps_effective"].double()
         t = updates.layout.trainable
-        steps = torch.where(updates["mu"] > 0, updates.steps, a)  # [K]
+        is_proximal = updates["mu"] > 0
+        steps = torch.where(is_proximal, updates.steps, a)  # [K]
         share = (p @ steps) * p / a  # [K] tau_eff p_k / a_k
         out = average(updates.theta, share)
-        out[:t] += (1 - share.sum()) * theta[:t]
-        out[t:] = average(updates.theta[:, t:], p)
+        stay = 1 - share.sum()
+        out[:t] += stay * theta[:t]
+        buffers = updates.theta[:, t:]
+        out[t:] = average(buffers, p)
         return out, p
 
 

@@ -57,20 +57,24 @@ class NotTrue(Local):
         z = net(batch.x)  # [B, C]
         z_g = logits_of(net, client.scratch["global"], batch.x, client)  # [B, C]
         others = not_true(z.shape[1], batch.y)  # [B, C - 1]
-        log_q = (z.gather(1, others) / self.tau).log_softmax(1)
-        log_q_g = (z_g.gather(1, others) / self.tau).log_softmax(1)
+        scaled = z.gather(1, others) / self.tau
+        log_q = scaled.log_softmax(1)
+        scaled_global = z_g.gather(1, others) / self.tau
+        log_q_g = scaled_global.log_softmax(1)
         distance = F.kl_div(
             log_q,
             log_q_g,
             reduction="batchmean",
             log_target=True,
         )
-        return cross_entropy(z, batch.y, client) + self.beta * self.tau**2 * distance
+        loss = cross_entropy(z, batch.y, client)
+        return loss + self.beta * self.tau**2 * distance
 
 
 def not_true(classes: int, y: Tensor) -> Tensor:
     """The other classes of each image, rising: [B] -> int64 [B, C - 1]."""
-    others = torch.arange(classes - 1, device=y.device).expand(len(y), -1)
+    positions = torch.arange(classes - 1, device=y.device)
+    others = positions.expand(len(y), -1)
     return others + (others >= y[:, None])
 
 

@@ -61,7 +61,8 @@ class ServerStep(Aggregator):
         mean, p = WeightedMean(self.weights).aggregate(theta, updates, memory)
         moving = slice(updates.layout.trainable)
         delta = mean[moving] - theta[moving]  # [T]
-        mean[moving] = theta[moving] + self.lr * self.direction(delta, memory)
+        step = self.lr * self.direction(delta, memory)
+        mean[moving] = theta[moving] + step
         return mean, p
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
@@ -101,7 +102,8 @@ class Adagrad(ServerStep):
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
         m = memory.get("momentum", torch.zeros_like(delta))
-        v = memory.get("square", torch.full_like(delta, self.tau**2))
+        initial = torch.full_like(delta, self.tau**2)
+        v = memory.get("square", initial)
         m = self.beta1 * m + (1 - self.beta1) * delta  # Alg. 2, m
         v = self.squared(v, delta.square())
         memory["momentum"] = m

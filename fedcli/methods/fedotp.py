@@ -55,8 +55,10 @@ class TransportHead(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         similarity = self.prompts.similarity(tokens)  # [B, S, C, M, N]
-        plan = transport_plan(1 - similarity.detach(), self.tau, self.eps)
-        matched = (plan * similarity).sum((-2, -1))  # [B, S, C]
+        cost = 1 - similarity.detach()
+        plan = transport_plan(cost, self.tau, self.eps)
+        weighted = plan * similarity
+        matched = weighted.sum((-2, -1))  # [B, S, C]
         return self.prompts.scale * matched.mean(1)
 
 
@@ -79,8 +81,9 @@ class Transported(Prompted):
 
     def extend(self, net: Network) -> None:
         freeze(net, slices=self.rule == "paper")
+        prompts = net.make_prompts(2, self.length)
         net.head = TransportHead(
-            net.make_prompts(2, self.length),
+            prompts,
             self.tau,
             self.eps,
         )

@@ -32,13 +32,16 @@ class ContrastFirst(Prototypes):
     reads_round = True
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        share = 1 - (client.round - 1) / max(client.rounds - 1, 1)  # a_t
+        later_rounds = max(client.rounds - 1, 1)
+        share = 1 - (client.round - 1) / later_rounds  # a_t
         if "prototypes" not in client.shared:
             loss = super().loss(net, batch, client)
-            return (1 - share) * loss if self.rule == "released" else loss
+            released = self.rule == "released"
+            return (1 - share) * loss if released else loss
         z = net.features(batch.x)  # [B, D]
         met = client.shared["prototype_known"]  # [C]
-        cosines = F.normalize(z) @ F.normalize(client.shared["prototypes"]).T  # [B, C]
+        prototypes = F.normalize(client.shared["prototypes"])
+        cosines = F.normalize(z) @ prototypes.T  # [B, C]
         cosines = cosines.masked_fill(~met, float("-inf"))
         has_prototype = met[batch.y]  # [B]
         target = batch.y.where(has_prototype, -100)  # which cross-entropy ignores

@@ -45,7 +45,8 @@ class Prototypes(Local):
         total = n = torch.zeros((), device=client.theta.device)
         for batch in client.shard.in_order():
             member = F.one_hot(batch.y, client.shard.classes).float()  # [B, C]
-            total = total + member.T @ net.features(batch.x)
+            features = net.features(batch.x)
+            total = total + member.T @ features
             n = n + member.sum(0)
         client.report["feature_sum"] = total  # [C, D]
         client.report["feature_n"] = n  # [C]; Eq. 3 is their ratio
@@ -60,11 +61,13 @@ class Prototypes(Local):
         total = updates["feature_sum"]  # [K, C, D]
         n = updates["feature_n"]  # [K, C]
         if self.rule == "released":
-            total = total / n.clamp_min(1)[:, :, None]
+            at_least_one = n.clamp_min(1)
+            total = total / at_least_one[:, :, None]
             n = n.clamp_max(1)
         images = n.sum(0)  # [C]
         present = images > 0  # [C]
-        fresh = total.sum(0) / images.clamp_min(1)[:, None]  # [C, D], Eq. 6
+        at_least_one_image = images.clamp_min(1)
+        fresh = total.sum(0) / at_least_one_image[:, None]  # [C, D], Eq. 6
         old = shared.get("prototypes", fresh)
         shared["prototypes"] = torch.where(present[:, None], fresh, old)
         shared["prototype_known"] = present | shared.get("prototype_known", present)
@@ -85,9 +88,12 @@ class NearPrototypes(Prototypes):
         if "prototypes" not in client.shared:
             return super().loss(net, batch, client)
         z = net.features(batch.x)  # [B, D]
-        distance = (z - client.shared["prototypes"][batch.y]).square().mean(1)  # [B]
-        penalty = (distance * client.shared["prototype_known"][batch.y]).mean()
-        return cross_entropy(net.head(z), batch.y, client) + self.strength * penalty  # Eq. 7
+        prototypes = client.shared["prototypes"][batch.y]
+        distance = (z - prototypes).square().mean(1)  # [B]
+        is_known = client.shared["prototype_known"][batch.y]
+        penalty = (distance * is_known).mean()
+        loss = cross_entropy(net.head(z), batch.y, client)
+        return loss + self.strength * penalty  # Eq. 7
 
 
 register(

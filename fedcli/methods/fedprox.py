@@ -41,7 +41,8 @@ class Prox(Local):
     ) -> Tensor:
         loss = super().gradient(net, batch, client)
         layout = client.layout
-        layout.grad.add_(layout.params - client.theta[: layout.trainable], alpha=self.mu)  # Eq. 2
+        moved = layout.params - client.theta[: layout.trainable]
+        layout.grad.add_(moved, alpha=self.mu)  # Eq. 2
         return loss
 
 

@@ -71,7 +71,9 @@ class TwoPredictors(LinearHeadOnly, Local):
         loss = cross_entropy(logits, batch.y, client)
         loss.backward()
         p_k = client.scratch["own"]
-        change = F.linear(features.detach(), p_k[:, :-1], p_k[:, -1])  # [B, C]
+        own_weight = p_k[:, :-1]
+        own_bias = p_k[:, -1]
+        change = F.linear(features.detach(), own_weight, own_bias)  # [B, C]
         personal = logits.detach() + change
         p_k.grad = None
         personal_loss = weighted_cross_entropy(
@@ -89,8 +91,10 @@ class TwoPredictors(LinearHeadOnly, Local):
         p_k = client.scratch["own"].detach()
         model = client.layout.read()
         spans = client.layout.spans
-        model[spans["head.weight"]] += p_k[:, :-1].flatten()
-        model[spans["head.bias"]] += p_k[:, -1]
+        own_weight = p_k[:, :-1]
+        model[spans["head.weight"]] += own_weight.flatten()
+        own_bias = p_k[:, -1]
+        model[spans["head.bias"]] += own_bias
         client.memory.update(own_head=p_k, model=model)
 
 

@@ -47,8 +47,9 @@ class Restricted(Local):
         client.scratch["scale"] = self.alpha + (1 - self.alpha) * present.float()  # [C]
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+        scaled_logits = net(batch.x) * client.scratch["scale"]
         return cross_entropy(
-            net(batch.x) * client.scratch["scale"],
+            scaled_logits,
             batch.y,
             client,
         )  # Eq. 7

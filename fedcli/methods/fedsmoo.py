@@ -62,7 +62,8 @@ class SmoothAndConsistent(Drifting):
         loss = Local.gradient(self, net, batch, client)
         start = layout.params.clone()  # [T]
         u = layout.grad - dual - common  # [T]
-        perturbation = self.rho * u / (u.norm() + 1e-7)  # s_i
+        length = u.norm() + 1e-7
+        perturbation = self.rho * u / length  # s_i
         layout.params.add_(perturbation)
         dual.add_(perturbation - common)
         layout.zero_grad()
@@ -86,7 +87,8 @@ class SmoothAndConsistent(Drifting):
         shared: Tensors,
     ) -> Tensor:
         mean = average(updates["dual"], self.counted(weights))  # [T] m
-        shared["perturbation"] = self.rho * mean / (mean.norm() + 1e-7)
+        length = mean.norm() + 1e-7
+        shared["perturbation"] = self.rho * mean / length
         return super().post_aggregate(theta, updates, weights, shared)
 
 

@@ -54,8 +54,9 @@ class BySignalToNoise(Aggregator):
         if name not in shard.derived:
             shard.derived[name] = self.mean_ratio(shard)
         device = shard.images.device
+        ratio = shard.derived[name]
         client.report["snr"] = torch.tensor(
-            shard.derived[name],
+            ratio,
             dtype=torch.float64,
             device=device,
         )
@@ -86,10 +87,13 @@ def _ratios(images: np.ndarray, kind: str) -> np.ndarray:
     if kind == "immerkaer":
         measures = dict(zip(NAMES, measure(images).T, strict=True))
         return _ratio(measures["brightness"], measures["noise"])
-    grey = greys(images).reshape(len(images), -1).astype(np.float64)  # [N, S H W]
+    flat = greys(images).reshape(len(images), -1)
+    grey = flat.astype(np.float64)  # [N, S H W]
     mean = grey.mean(1)
     below = grey < mean[:, None]
-    dark = np.where(below, grey, 0).sum(1) / np.maximum(below.sum(1), 1)
+    sums = np.where(below, grey, 0).sum(1)
+    pixels = np.maximum(below.sum(1), 1)
+    dark = sums / pixels
     return np.where(below.any(1), _ratio(mean, dark), 1.0)
 
 

@@ -100,7 +100,8 @@ class NearTheMean(WithGroups):
     ) -> Tensor:
         n = updates["cell_counts"].sum(0)  # [G, C]
         losses = updates["cell_losses"].sum(0)  # [G, C]
-        w = cell_weights(n, losses, self.strength * updates["counted"][0])
+        strength = self.strength * updates["counted"][0]
+        w = cell_weights(n, losses, strength)
         old = shared.get("cell_weights", torch.ones_like(w))
         shared["cell_weights"] = torch.where(n > 0, w, old)
         return theta
@@ -115,7 +116,8 @@ def cell_weights(n: Tensor, losses: Tensor, strength: Tensor) -> Tensor:
     n_c = n.sum(0).clamp_min(1)  # [C]
     mean = losses.sum(0) / n_c  # [C] L_c
     d = (losses / n_gc - mean).where(present, 0.0)  # [G, C]
-    slope = d / n_gc - d.sum(0) / n_c  # [G, C]
+    of_class = d.sum(0) / n_c
+    slope = d / n_gc - of_class  # [G, C]
     groups = present.sum(0).clamp_min(1)  # [C]
     w = 1 + 2 * strength * n.sum() / groups * slope
     w = w.clamp_min(0).where(present, 1.0)

@@ -50,8 +50,10 @@ def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
     """mu [G], in sum 1, from shares [G] above 0 and losses [G]."""
     if len(share) < 2:
         return share / share.sum()
-    rank = torch.sign(loss[:, None] - loss).sum(1)  # [G]
-    largest = float(share.min()) / (len(share) - 1)
+    signs = torch.sign(loss[:, None] - loss)
+    rank = signs.sum(1)  # [G]
+    other_groups = len(share) - 1
+    largest = float(share.min()) / other_groups
     return share + strength * largest * rank
 
 

@@ -50,7 +50,8 @@ class Exponential(Minimax):
         return torch.full_like(rho, 1 / len(rho))
 
     def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
-        adjusted = self.eta * (risk + self.adjustment / n.sqrt())  # Eq. 5
+        allowance = self.adjustment / n.sqrt()
+        adjusted = self.eta * (risk + allowance)  # Eq. 5
         below = adjusted - adjusted.max()  # so that none is infinite
         q = mu * torch.exp(below)  # Alg. 1
         return q / q.sum()

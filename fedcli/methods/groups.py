@@ -112,10 +112,12 @@ class WithGroups(WeighsGroups, Local):
         Reports how many images of each there are, and their summed losses under the global model.
         """
         groups, group_count = self.groups_of(net, client)
-        cells = (groups * count + classes).where(groups >= 0, -1)  # [N]
+        cell_of_image = groups * count + classes
+        cells = cell_of_image.where(groups >= 0, -1)  # [N]
         shape = group_count, count
         cell_count = group_count * count
-        counts = cells[cells >= 0].bincount(minlength=cell_count).double()
+        of_cells = cells[cells >= 0]
+        counts = of_cells.bincount(minlength=cell_count).double()
         losses = probes.group_losses(net, client, cells, cell_count)
         client.report["cell_counts"] = counts.view(shape)  # [G, C]
         client.report["cell_losses"] = losses.view(shape)  # [G, C]
@@ -172,12 +174,15 @@ class Minimax(WithGroups):
         images = before + n  # [G]
         rho = images / images.sum()  # [G]
         mu = shared.get("group_shares", zeros)
-        mu = self._with_new(mu, images > 0, before == 0, rho)
+        is_new = before == 0
+        mu = self._with_new(mu, images > 0, is_new, rho)
         share = mu[present].sum()  # of those that are present; the others wait with theirs
         normed = mu[present] / share.clamp_min(1e-300)
         risk = losses[present] / n[present]
-        mu[present] = share * self.move(normed, rho[present], risk, n[present])
-        w = torch.where(images > 0, mu / rho, 1.0)
+        moved = self.move(normed, rho[present], risk, n[present])
+        mu[present] = share * moved
+        ratio = mu / rho
+        w = torch.where(images > 0, ratio, 1.0)
         shared.update(group_shares=mu, group_weights=w, group_images=images)
         return theta
 
@@ -208,5 +213,6 @@ class Minimax(WithGroups):
 
 def weigh_images(client: ClientRound, cells: Tensor, w: Tensor) -> None:
     """Give each training image the weight w of its cell [N], and 1 where that is -1."""
-    weights = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0)  # [N]
+    weight_of_image = w[cells.clamp_min(0)]
+    weights = torch.where(cells >= 0, weight_of_image, 1.0)  # [N]
     client.per_image["weights"] = weights.float()

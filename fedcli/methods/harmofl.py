@@ -85,7 +85,8 @@ class Harmonised(Perturbed):
         if not amplitude.any():
             batches = client.shard.in_order()
             sums = [amplitudes(batch.x, self.low).sum(0) for batch in batches]  # [C, n, n] each
-            amplitude = torch.stack(sums).sum(0) / len(client.shard)  # A_k
+            total = torch.stack(sums).sum(0)
+            amplitude = total / len(client.shard)  # A_k
         client.layout.flat[span] = amplitude.flatten()
 
 

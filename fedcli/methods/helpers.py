@@ -24,7 +24,8 @@ def moved_towards(
     """theta + sum_k shares_k (theta_k - theta) of the trained numbers [T]; shares [K]."""
     t = updates.layout.trainable
     stay = (1 - shares.sum()).to(theta.dtype)
-    return stay * theta[:t] + average(updates.theta[:, :t], shares)
+    mean = average(updates.theta[:, :t], shares)
+    return stay * theta[:t] + mean
 
 
 def normalised(shares: Tensor, smallest: float = 0.0) -> Tensor:
@@ -77,8 +78,11 @@ def gram(
     total = torch.zeros(m, m, dtype=torch.float64, device=theta.device)
     columns = torch.arange(updates.layout.trainable)
     for part in columns.split(max(1, 2**22 // m)):
-        span = slice(int(part[0]), int(part[-1]) + 1)
-        rows = [theta[span] - updates.theta[:, span]]
+        first_column = int(part[0])
+        end = int(part[-1]) + 1
+        span = slice(first_column, end)
+        moved = theta[span] - updates.theta[:, span]
+        rows = [moved]
         rows += [vector[None, span] for vector in others]
         block = torch.cat(rows).double()  # [M, block]
         total += block @ block.T

@@ -62,7 +62,9 @@ class _Clusters:
         if "ifca_others" in state:
             others = state["ifca_others"]
             largest = int(state["ifca_largest"])
-            return torch.cat([others[:largest], theta[None], others[largest:]])
+            smaller = others[:largest]
+            larger = others[largest:]
+            return torch.cat([smaller, theta[None], larger])
         models = theta.repeat(self.clusters, 1)
         for j in range(1, self.clusters):
             stream = torch.Generator().manual_seed(derive("ifca start", seed, j))
@@ -120,7 +122,8 @@ class ClusterMeans(_Clusters, Aggregator):
         n = updates.n[:, None] * updates["cluster"]  # [K, J]
         images = n.sum(0)  # [J]
         weights = n / images.clamp_min(1)  # [K, J]
-        for j in (images > 0).nonzero()[:, 0].tolist():
+        clusters = (images > 0).nonzero()[:, 0]
+        for j in clusters.tolist():
             models[j] = average(updates.theta, weights[:, j])  # Alg. 1, the averages
         largest = images.argmax()
         p = weights[:, largest]  # [K]

@@ -48,7 +48,8 @@ class CosineHead(nn.Linear):
             self.weight.copy_(F.normalize(torch.randn_like(self.weight)))
 
     def forward(self, z: Tensor) -> Tensor:
-        cosines = F.linear(F.normalize(z), F.normalize(self.weight))
+        weights = F.normalize(self.weight)
+        cosines = F.linear(F.normalize(z), weights)
         return self.scale * cosines  # [B, C]; a zero feature scores 0
 
 
@@ -102,7 +103,8 @@ class Margins(Local):
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         logits = net(batch.x)  # [B, C]
-        true = torch.zeros_like(logits).scatter_(1, batch.y[:, None], 1)  # [B, C]
+        labels = batch.y[:, None]
+        true = torch.zeros_like(logits).scatter_(1, labels, 1)  # [B, C]
         margin = self.scale * client.scratch["margin"] * true
         lowered = logits - margin  # section 3, the margin
         # torch divides by the sum of the weights
@@ -116,7 +118,8 @@ class Margins(Local):
 def margins(counts: Tensor, largest: float) -> Tensor:
     """float32 [C] from class counts [C]: `largest` for the rarest class, 0 for an absent one."""
     n = counts.double()
-    raw = n.pow(-0.25).masked_fill(n == 0, 0.0)
+    powers = n.pow(-0.25)
+    raw = powers.masked_fill(n == 0, 0.0)
     return (largest * raw / raw.max()).float()
 
 

@@ -149,7 +149,8 @@ class FactorMean(Aggregator):
         updates: ClientUpdates,
     ) -> Tensor:
         """The moving average [P]."""
-        keep = 0.999 * (updates.round - 1) / updates.rounds
+        rounds_before = updates.round - 1
+        keep = 0.999 * rounds_before / updates.rounds
         part = self.ema_of
         if part == "rule":
             part = "all" if self.rule == "released" else "factors"
@@ -182,10 +183,13 @@ class FactorMean(Aggregator):
             )
             lost = lost + adapter_lost
             whole = whole + adapter_whole
-            for name, values in zip((adapter.A, adapter.S, adapter.B), new, strict=True):
+            names = (adapter.A, adapter.S, adapter.B)
+            for name, values in zip(names, new, strict=True):
                 if name:
-                    mean[layout.spans[name]] = values.flatten().to(mean.dtype)
-        share = lost.clamp_min(0) / whole.clamp_min(torch.finfo(whole.dtype).tiny)
+                    flat = values.flatten().to(mean.dtype)
+                    mean[layout.spans[name]] = flat
+        tiny = torch.finfo(whole.dtype).tiny
+        share = lost.clamp_min(0) / whole.clamp_min(tiny)
         return mean, share.sqrt()
 
     def by_group(
@@ -209,11 +213,14 @@ def factors(
 ) -> adapters.Factors:
     """The factors of one adapter in models [K, P]."""
     k = len(models)
-    a = models[:, layout.spans[adapter.A]].view(k, *layout.shapes[adapter.A])
-    b = models[:, layout.spans[adapter.B]].view(k, *layout.shapes[adapter.B])
+    a_columns = models[:, layout.spans[adapter.A]]
+    a = a_columns.view(k, *layout.shapes[adapter.A])
+    b_columns = models[:, layout.spans[adapter.B]]
+    b = b_columns.view(k, *layout.shapes[adapter.B])
     rank = a.shape[2]
     if adapter.S:
-        s = models[:, layout.spans[adapter.S]].view(k, -1, rank)
+        s_columns = models[:, layout.spans[adapter.S]]
+        s = s_columns.view(k, -1, rank)
     else:
         s = a.new_ones(k, 1, rank)
     return adapters.Factors(a, s, b)

@@ -44,10 +44,12 @@ def weighted_cross_entropy(
     log_p = logits.log_softmax(1)  # [B, C]
     w = torch.ones_like(log_p[0]) if weights is None else weights  # [C]
     true = -F.nll_loss(log_p, y, reduction="none")  # [B]
-    losses = -(1 - smoothing) * w[y] * true  # [B]
+    true_share = 1 - smoothing
+    losses = -true_share * w[y] * true  # [B]
     if smoothing:
         present = logits != -torch.inf  # [B, C]
-        spread = (w * log_p.masked_fill(~present, 0)).sum(1)  # [B]
+        of_present = log_p.masked_fill(~present, 0)
+        spread = (w * of_present).sum(1)  # [B]
         losses = losses - smoothing * spread / present.sum(1)
     if gamma:
         wrong = -true.expm1()  # [B] 1 - p of what is true
@@ -68,14 +70,16 @@ def binary_cross_entropy(
     """The loss of each image [B]: logits [B, L], labels [B, L] (YES, NO, UNKNOWN), weights [L]."""
     has = y == YES
     labelled = (y != UNKNOWN).to(logits.dtype)
-    target = has.to(logits.dtype) * (1 - smoothing) + smoothing / 2
+    has_label = has.to(logits.dtype)
+    target = has_label * (1 - smoothing) + smoothing / 2
     binary = F.binary_cross_entropy_with_logits
     losses = binary(logits, target, pos_weight=weights, reduction="none")  # [B, L]
     if gamma:
         wrong = torch.sigmoid(torch.where(has, -logits, logits))  # 1 - p of what is true
         # the power has no gradient at 0 for gamma below 1
         losses = losses * wrong.clamp_min(1e-7) ** gamma
-    return (losses * labelled).sum(1) / labelled.sum(1).clamp_min(1)
+    labelled_sums = labelled.sum(1)
+    return (losses * labelled).sum(1) / labelled_sums.clamp_min(1)
 
 
 def plain_loss(logits: Tensor, y: Tensor) -> Tensor:
@@ -119,7 +123,8 @@ def class_weights(
 def effective_weights(counts: Tensor, beta: float) -> Tensor:
     """(1 - beta) / (1 - beta^n_k) as float32 [C] from class counts [C]."""
     at_least_one = counts.double().clamp_min(1)
-    raw = (1 - beta) / (1 - beta**at_least_one)
+    effective = 1 - beta**at_least_one
+    raw = (1 - beta) / effective
     return _scaled(raw, counts)
 
 

@@ -36,10 +36,11 @@ class ProjectedBackbone(nn.Module):
         super().__init__()
         self.body = body
         inner = nn.Linear(features, features)
+        outer = nn.Linear(features, width)
         self.projection = nn.Sequential(
             inner,
             nn.ReLU(),
-            nn.Linear(features, width),
+            outer,
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,7 +83,9 @@ class Contrast(LinearHeadOnly, Local):
         models = client.scratch["global"], client.memory["previous"]
         z_global, z_previous = features_of(net, batch.x, client, *models)
         z = net.features(batch.x)  # [B, D]
-        nearer = F.cosine_similarity(z, z_global) - F.cosine_similarity(z, z_previous)  # [B]
+        to_global = F.cosine_similarity(z, z_global)
+        to_previous = F.cosine_similarity(z, z_previous)
+        nearer = to_global - to_previous  # [B]
         losses = F.softplus(-nearer / self.temperature)  # Eq. 3, one exponential divided out
         supervised = cross_entropy(net.head(z), batch.y, client)
         return supervised + self.mu * losses.mean()  # Eq. 4

@@ -117,10 +117,12 @@ def halves(batch: Batch) -> Iterator[Batch]:
     middle = len(batch.y) // 2
     for part in (slice(middle or 1), slice(middle, None)):
         per_image = {name: values[part] for name, values in batch.per_image.items()}
+        x = batch.x[part]
+        y = batch.y[part]
         images = replace(
             batch,
-            x=batch.x[part],
-            y=batch.y[part],
+            x=x,
+            y=y,
             at=batch.at[part],
         )
         yield replace(images, per_image=per_image)

@@ -53,7 +53,8 @@ class Envelope(Local):
                 f"inner_lr {self.inner_lr:g} times strength {self.strength:g} "
                 "is not below 2: models diverge"
             )
-            raise UsageError(problem, f"--set inner_lr={0.75 / self.strength:.2g}")
+            smaller = 0.75 / self.strength
+            raise UsageError(problem, f"--set inner_lr={smaller:.2g}")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta
@@ -71,7 +72,8 @@ class Envelope(Local):
             layout.params.copy_(theta)
             layout.zero_grad()
             loss = super().gradient(net, batch, client)
-            slope = layout.grad + self.strength * (theta - w)  # [T]
+            from_own = theta - w
+            slope = layout.grad + self.strength * from_own  # [T]
             theta -= self.inner_lr * slope  # Alg. 1, step 7
         layout.params.copy_(w)
         layout.grad.copy_(self.strength * (w - theta))  # step 8, without its length

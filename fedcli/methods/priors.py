@@ -41,7 +41,8 @@ def offset(
         return (share + FLOOR).log().float()
     if kind == "fedlc":
         strength = 0.5 if tau is None else tau
-        margin = -strength * n.clamp_min(ABSENT).pow(-0.25)
+        powers = n.clamp_min(ABSENT).pow(-0.25)
+        margin = -strength * powers
         if absent == "mask":
             margin = margin.masked_fill(n == 0, -torch.inf)
         return margin.float()

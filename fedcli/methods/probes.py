@@ -66,7 +66,8 @@ def balanced_accuracy(
         right = net(batch.x).argmax(1) == batch.y  # [B]
         correct += batch.y[right].bincount(minlength=shard.classes)
     counts = shard.class_counts
-    recalls = correct[counts > 0] / counts[counts > 0]
+    present = counts > 0
+    recalls = correct[present] / counts[present]
     return recalls.mean()
 
 
@@ -86,7 +87,8 @@ def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
             right = true & (positive == bool(answer))
             correct[answer] += right.sum(0)
             images[answer] += true.sum(0)
-    rates = correct[images > 0] / images[images > 0]
+    present = images > 0
+    rates = correct[present] / images[present]
     return rates.mean()
 
 
@@ -133,7 +135,8 @@ def group_predictions(
     for batch in client.shard.in_order():
         group = groups[batch.at] % (count + 1)  # [B]; -1 becomes the last
         guess = net(batch.x).argmax(1)  # [B]
-        cell = (group * classes + batch.y) * classes + guess  # [B]
+        group_and_class = group * classes + batch.y
+        cell = group_and_class * classes + guess  # [B]
         total += cell.bincount(minlength=total.numel()).view_as(total)
     return total[:count]
 
@@ -148,7 +151,8 @@ def gradient(
     client.layout.zero_grad()
     total = torch.zeros((), device=client.theta.device)
     for batch in client.shard.in_order(batch_size):
-        loss = plain_loss(net(batch.x), batch.y) / len(client.shard)
+        logits = net(batch.x)
+        loss = plain_loss(logits, batch.y) / len(client.shard)
         loss.backward()
         total += loss.detach()
     gradient = client.layout.grad.clone()
@@ -165,7 +169,8 @@ def ascend(
     params = client.layout.params
     loss, g = gradient(net, client)
     theta = params.clone()  # [T]
-    params.addcmul_(g, rho / (g.norm() + 1e-12))
+    factor = rho / (g.norm() + 1e-12)
+    params.addcmul_(g, factor)
     worst = mean_loss(net, client)
     params.copy_(theta)
     return loss, worst

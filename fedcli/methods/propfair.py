@@ -57,7 +57,9 @@ class Proportional(Local):
     def transformed(self, loss: Tensor) -> Tensor:
         """-log_eps(M - l), of any shape."""
         near = self.bound - loss  # M - l
-        line = -math.log(self.epsilon) + (self.epsilon - near) / self.epsilon
+        at_epsilon = -math.log(self.epsilon)
+        below_epsilon = (self.epsilon - near) / self.epsilon
+        line = at_epsilon + below_epsilon
         curve = -near.clamp_min(self.epsilon).log()
         return torch.where(near >= self.epsilon, curve, line)  # Eq. 3.5
 

@@ -56,7 +56,8 @@ class QFair(LossBefore):
                 update = row[moving] - theta[moving]  # [T]
                 lengths.append(update.square().sum())
             squared = torch.stack(lengths).double()  # [K]
-            h = 1 + self.q * squared / (updates.lr * f)  # [K] over F^q L
+            divisor = updates.lr * f
+            h = 1 + self.q * squared / divisor  # [K] over F^q L
             s = 1 / (weights @ h)  # Alg. 2, sum F^q L / sum h
             out[moving] = theta[moving].lerp(out[moving], float(s))
         return out, weights

@@ -53,9 +53,12 @@ class Learner:
         draw = torch.Generator().manual_seed(seed)
         parts = []
         for shape in layers.values():
-            count = prod(shape) + prod(shape[:-1])
-            uniform = 2 * torch.rand(count, generator=draw) - 1
-            parts.append(uniform / shape[-1] ** 0.5)
+            biases = prod(shape[:-1])
+            count = prod(shape) + biases
+            draws = torch.rand(count, generator=draw)
+            uniform = 2 * draws - 1
+            bound = shape[-1] ** 0.5
+            parts.append(uniform / bound)
         weights = torch.cat(parts)
         zeros = torch.zeros_like(weights)
         return cls(weights, zeros, zeros.clone(), torch.tensor(0))
@@ -63,7 +66,8 @@ class Learner:
     @classmethod
     def recall(cls, memory: Tensors, name: str) -> "Learner":
         """The learner that keep() put into memory under this name."""
-        parts = [memory[f"{name}_{field}"].cpu() for field in cls.__dataclass_fields__]
+        fields = cls.__dataclass_fields__
+        parts = [memory[f"{name}_{field}"].cpu() for field in fields]
         return cls(*parts)
 
     def keep(self, memory: Tensors, name: str) -> None:
@@ -79,14 +83,16 @@ class Learner:
         with torch.enable_grad():
             value = loss(weights)
             (gradient,) = torch.autograd.grad(value, weights)
-        gradient = gradient * (clip / gradient.norm()).clamp_max(1)  # a gradient of 0 stays 0
+        factor = (clip / gradient.norm()).clamp_max(1)
+        gradient = gradient * factor  # a gradient of 0 stays 0
         steps = self.steps + 1
         beta1, beta2 = BETAS
         mean = beta1 * self.mean + (1 - beta1) * gradient
         square = beta2 * self.square + (1 - beta2) * gradient.square()
         unbiased_mean = mean / (1 - beta1 ** int(steps))
         unbiased_square = square / (1 - beta2 ** int(steps))
-        moved = self.weights - RATE * unbiased_mean / (unbiased_square.sqrt() + 1e-8)
+        scale = unbiased_square.sqrt() + 1e-8
+        moved = self.weights - RATE * unbiased_mean / scale
         return Learner(moved, mean, square, steps), value.detach()
 
 
@@ -97,7 +103,8 @@ def unpacked(weights: Tensor, layers: Layers) -> dict[str, tuple[Tensor, Tensor]
         sizes += [prod(shape), prod(shape[:-1])]
     pieces = weights.split(sizes)
     parts = {}
-    for name, weight, bias in zip(layers, pieces[::2], pieces[1::2], strict=True):
+    pairs = zip(layers, pieces[::2], pieces[1::2], strict=True)
+    for name, weight, bias in pairs:
         shape = layers[name]
         parts[name] = weight.view(shape), bias.view(shape[:-1])
     return parts
@@ -165,7 +172,8 @@ class Qmix:
     def utilities(self, weights: Tensor, state: Tensor, last: Tensor) -> Tensor:
         """Q_h of every action: [Q], [M, N, 4], [M, N] -> [M, N, A]."""
         layers = unpacked(weights, self.layers)
-        agent = torch.eye(self.agents).expand(len(state), -1, -1)
+        identity = torch.eye(self.agents)
+        agent = identity.expand(len(state), -1, -1)
         action = F.one_hot(last, self.actions).float()
         inputs = torch.cat([state, agent, action], 2)  # [M, N, 4 + N + A]
         return perceptron(
@@ -185,11 +193,13 @@ class Qmix:
         state = state.flatten(1)
         mix = perceptron(layers, state, "mix_in", "mix_out").abs()  # [M, N E]
         bias = perceptron(layers, state, "bias")  # [M, E]
-        mixed = chosen[:, :, None] * mix.view(-1, self.agents, EMBED)  # [M, N, E]
+        mixing = mix.view(-1, self.agents, EMBED)
+        mixed = chosen[:, :, None] * mixing  # [M, N, E]
         embedded = F.elu(mixed.sum(1) + bias)  # [M, E]
         second = perceptron(layers, state, "sum_in", "sum_out").abs()  # [M, E]
         value = perceptron(layers, state, "value_in", "value_out")  # [M, 1]
-        return (embedded * second).sum(1) + value[:, 0]
+        mixed_sum = (embedded * second).sum(1)
+        return mixed_sum + value[:, 0]
 
     @torch.no_grad()
     def target(
@@ -202,9 +212,12 @@ class Qmix:
         them.
         """
         after = records.after
-        best = self.utilities(weights, after, records.action).argmax(2, keepdim=True)
-        worth = self.utilities(older, after, records.action).gather(2, best)[:, :, 0]
-        return records.reward + self.gamma * self.total(older, worth, after)
+        next_utilities = self.utilities(weights, after, records.action)
+        best = next_utilities.argmax(2, keepdim=True)
+        older_utilities = self.utilities(older, after, records.action)
+        worth = older_utilities.gather(2, best)[:, :, 0]
+        total = self.total(older, worth, after)
+        return records.reward + self.gamma * total
 
     def loss(
         self,
@@ -214,7 +227,8 @@ class Qmix:
     ) -> Tensor:
         """Huber loss of the temporal difference."""
         utilities = self.utilities(weights, records.state, records.last)  # [M, N, A]
-        chosen = utilities.gather(2, records.action[:, :, None])[:, :, 0]
+        actions = records.action[:, :, None]
+        chosen = utilities.gather(2, actions)[:, :, 0]
         total = self.total(weights, chosen, records.state)
         return F.huber_loss(total, self.target(weights, older, records))
 
@@ -293,10 +307,11 @@ def next_actions(
         memory["qmix_target"] = learner.weights.clone()
     epsilon = exploration(now.round, now.rounds, now.warmup)
     event = derive("epsilon", now.seed, now.round)
+    last_actions = actions[-1]
     chosen = agents.choose(
         learner.weights,
         state,
-        actions[-1],
+        last_actions,
         epsilon=epsilon,
         seed=event,
     )
@@ -329,9 +344,10 @@ def transitions(
     The action chosen on the state of a round is that of the next, and its reward is known in the
     one after.
     """
+    actions_before = actions[:-2]
     return Transitions(
         states[:-2],
-        actions[:-2],
+        actions_before,
         actions[1:-1],
         rewards[2:],
         states[1:-1],

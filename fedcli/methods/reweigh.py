@@ -48,8 +48,10 @@ class Reweighed(WithGroups):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
         classes = client.shard.classes
-        cells = (groups * classes + client.shard.y).where(groups >= 0, -1)  # [N]
-        counts = cells[cells >= 0].bincount(minlength=count * classes).double()
+        cell_of_image = groups * classes + client.shard.y
+        cells = cell_of_image.where(groups >= 0, -1)  # [N]
+        of_cells = cells[cells >= 0]
+        counts = of_cells.bincount(minlength=count * classes).double()
         counts = counts.view(count, classes)  # [G, C]
         if self.counts == "global":
             client.report["group_class_counts"] = counts
@@ -74,7 +76,8 @@ def kamiran(counts: Tensor) -> Tensor:
     """W [G, C] from the images of each group and class; 1 where there are none."""
     of_group = counts.sum(1, keepdim=True)  # [G, 1]
     expected = of_group * counts.sum(0) / counts.sum().clamp_min(1)
-    return torch.where(counts > 0, expected / counts.clamp_min(1), 1.0)  # Alg. 3
+    ratio = expected / counts.clamp_min(1)
+    return torch.where(counts > 0, ratio, 1.0)  # Alg. 3
 
 
 register(

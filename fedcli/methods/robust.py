@@ -78,7 +78,8 @@ class Middle(Aggregator):
         out = torch.empty_like(theta)  # [P]
         counts = torch.zeros_like(updates.base)  # [K] numbers of each client in the middle
         for span in blocks(updates.theta):
-            numbers, order = updates.theta[:, span].sort(dim=0, stable=True)  # [K, block]
+            block = updates.theta[:, span]
+            numbers, order = block.sort(dim=0, stable=True)  # [K, block]
             out[span] = numbers[middle].mean(0)  # Def. 2
             counts += order[middle].flatten().bincount(minlength=k)
         return out, counts / counts.sum()
@@ -116,7 +117,8 @@ class Krum(Aggregator):
         count = k - f if self.several else 1
         chosen = scores.argsort(stable=True)[:count]
         weights = torch.zeros_like(updates.base)  # [K]
-        weights[chosen.to(weights.device)] = 1 / len(chosen)
+        chosen_rows = chosen.to(weights.device)
+        weights[chosen_rows] = 1 / len(chosen)
         return average(updates.theta, weights), weights
 
 
@@ -144,7 +146,8 @@ class GeometricMedian(Aggregator):
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
         for _ in range(self.iterations):
             inner = products @ weights  # [K]
-            squared = products.diagonal() - 2 * inner + weights @ inner
+            mean_squared = weights @ inner
+            squared = products.diagonal() - 2 * inner + mean_squared
             distances = squared.clamp_min(0).sqrt()  # [K] ||z - theta_k||
             beta = p / distances.clamp_min(self.smallest)  # Alg. 2
             weights = beta / beta.sum()
@@ -170,7 +173,8 @@ class NormClipping(Aggregator):
         norms = norms.to(updates.base.device)
         longest = self.norm or norms.quantile(0.5)
         # [K] 1 / max(1, ||D_k|| / M), section 4
-        factors = torch.where(norms > longest, longest / norms, 1.0)
+        shorter = longest / norms
+        factors = torch.where(norms > longest, shorter, 1.0)
         moved = updates.base * factors  # [K]
         out = average(updates.theta, updates.base)  # [P], of which the buffers stay
         out[: updates.layout.trainable] = moved_towards(theta, updates, moved)
@@ -186,7 +190,8 @@ def number(hostile: float, clients: int) -> int:
 def squared_distances(products: Tensor) -> Tensor:
     """||D_i - D_j||^2 [K, K] from inner products [K, K]; 0 of a client to itself."""
     norms = products.diagonal()
-    distances = (norms[:, None] + norms - 2 * products).clamp_min(0)
+    sums_of_squares = norms[:, None] + norms
+    distances = (sums_of_squares - 2 * products).clamp_min(0)
     return distances.fill_diagonal_(0)
 
 

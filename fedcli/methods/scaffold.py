@@ -75,8 +75,10 @@ class Controlled(Local):
         mine = client.scratch["mine"]
         fresh = client.scratch["total"] / client.steps  # [T] c_i+, line 12 (ii)
         if self.rule == "released":
-            gone = client.theta[: client.layout.trainable] - client.layout.params  # x - y_i
-            fresh = mine - c + gone / (client.steps * client.lr)  # line 12 (ii) to the letter
+            start = client.theta[: client.layout.trainable]
+            gone = start - client.layout.params  # x - y_i
+            mean_gradient = gone / (client.steps * client.lr)
+            fresh = mine - c + mean_gradient  # line 12 (ii) to the letter
         client.memory["control"] = fresh
         old = mine if self.control == "uniform" else c
         client.report["control_change"] = fresh - old  # line 13
@@ -90,7 +92,8 @@ class Controlled(Local):
     ) -> Tensor:
         k = len(weights)
         p = torch.full_like(weights, 1 / k) if self.control == "uniform" else weights  # [K]
-        control = average(updates["control_change"], p) * (k / updates.roster)  # [T]
+        mean_change = average(updates["control_change"], p)
+        control = mean_change * (k / updates.roster)  # [T]
         if "control" in shared:
             control = shared["control"] + control  # line 17
         shared["control"] = control

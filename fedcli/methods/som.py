@@ -46,7 +46,8 @@ def projection(
     else:
         draw = torch.Generator().manual_seed(derive("sketch", seed))
         bucket = torch.randint(WIDTH, (size,), generator=draw)
-        sign = 2 * torch.randint(2, (size,), generator=draw, dtype=torch.int8) - 1
+        bits = torch.randint(2, (size,), generator=draw, dtype=torch.int8)
+        sign = 2 * bits - 1
     return bucket.to(device), sign.to(device)
 
 
@@ -63,7 +64,8 @@ def similarity(x: Tensor, to: Tensor) -> Tensor:
     to = to.double()
     length = x.norm() * to.norm()
     if length > 0:
-        cosine = (x @ to / length).clamp(-1, 1)
+        cosines = x @ to / length
+        cosine = cosines.clamp(-1, 1)
         return (1 + cosine) / 2
     return torch.full_like(length, 0.5)
 
@@ -100,8 +102,10 @@ def train(neurons: Tensor, x: Tensor, similarity: Tensor, t: int) -> Tensor:
     for client, s in zip(x, similarity):
         nearest = squared(neurons, client).argmin()  # the first of equals
         across = squared(position, position[nearest])  # [M] on the grid
-        pull = rate * s * torch.exp(-across / (2 * sigma**2))  # [M]
-        neurons = neurons + pull[:, None] * (client - neurons)
+        variance = 2 * sigma**2
+        pull = rate * s * torch.exp(-across / variance)  # [M]
+        toward_client = client - neurons
+        neurons = neurons + pull[:, None] * toward_client
     return neurons
 
 
@@ -118,7 +122,8 @@ def nearness(neurons: Tensor, x: Tensor) -> Tensor:
     middle = distance.quantile(0.5)
     if middle <= 0:  # more than half of all are on the spot: no scale for the rest
         return torch.ones(len(x), dtype=torch.float64)
-    return torch.exp(-distance / (2 * middle)).mean(1)
+    ratio = -distance / (2 * middle)
+    return torch.exp(ratio).mean(1)
 
 
 def shares(weight: Tensor, *, temperature: float, floor: float) -> Tensor:

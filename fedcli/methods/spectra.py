@@ -35,7 +35,9 @@ def window(side: int, low: float) -> slice:
     """Where the square's frequencies stand on each side of a shifted transform."""
     centre = side // 2
     half = int(side * low)
-    return slice(max(centre - half, 0), min(centre + half + 1, side))
+    begin = max(centre - half, 0)
+    end = min(centre + half + 1, side)
+    return slice(begin, end)
 
 
 def amplitudes(x: Tensor, low: float) -> Tensor:
@@ -66,8 +68,9 @@ def exchanged(
     else:
         spectrum = _transformed(pixels)  # [B, C, H, H]
         square = window(x.shape[-1], low)
+        low_part = spectrum[..., square, square]
         spectrum[..., square, square] = _moved(
-            spectrum[..., square, square],
+            low_part,
             other,
             mix,
         )
@@ -90,8 +93,10 @@ def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:
     phase 0.
     """
     amplitude = part.abs()
-    phase = torch.where(amplitude > 0, part / amplitude.clamp_min(1e-30), 1)
-    return (amplitude + mix * (other - amplitude)) * phase
+    unit = part / amplitude.clamp_min(1e-30)
+    phase = torch.where(amplitude > 0, unit, 1)
+    mixed = amplitude + mix * (other - amplitude)
+    return mixed * phase
 
 
 def _mean_alone(pixels: Tensor, low: float) -> bool:

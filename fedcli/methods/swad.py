@@ -114,13 +114,16 @@ class LossValley(ScoredModel, Aggregator):
             if len(valley) < self.patience or valley[0] > valley.min():
                 return
             memory["swad_limit"] = self.tolerance * valley.mean()  # l
-            total = means[-self.patience :].double().sum(0)
+            latest_means = means[-self.patience :]
+            total = latest_means.double().sum(0)
             count = torch.tensor(self.patience)
         else:
             total = memory["swad_sum"] + mean
             count = memory["swad_count"] + 1
-            if len(latest) == self.overfit and latest.min() > memory["swad_limit"]:
-                total = total - means[-self.overfit :].double().sum(0)
+            is_full = len(latest) == self.overfit
+            if is_full and latest.min() > memory["swad_limit"]:
+                overfit_means = means[-self.overfit :]
+                total = total - overfit_means.double().sum(0)
                 count = count - self.overfit
                 memory["swad_ended"] = torch.tensor(True)
         memory["swad_sum"] = total  # float64 [P]

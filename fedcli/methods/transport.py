@@ -47,13 +47,15 @@ def transport_plan(cost: Tensor, mass: float, eps: float) -> Tensor:
     if cost.dtype != torch.float64:
         cost = cost.float()
     c = cost.mT.contiguous()  # [..., N, M], sums are along M
-    k = (c.amin(-1, keepdim=True) - c) / eps  # log K
+    nearness = c.amin(-1, keepdim=True) - c
+    k = nearness / eps  # log K
     room = log_room(mass, patches).to(k)
     log_v = k.new_zeros(*k.shape[:-1], 1)  # [..., N, 1]
     for turn in range(1, TURNS + 1):
         log_sent = torch.logsumexp(k + log_v, -2, keepdim=True)  # [..., 1, M] log K v
         log_sent += log_scale(log_sent, room)
-        log_u = (-math.log(patches) - log_sent).clamp_max_(0.0)
+        log_limit = -math.log(patches)
+        log_u = (log_limit - log_sent).clamp_max_(0.0)
         before = log_v
         log_received = torch.logsumexp(k + log_u, -1, keepdim=True)  # [..., N, 1] log K^T u
         log_v = math.log(mass / prompts) - log_received
@@ -80,4 +82,5 @@ def log_room(mass: float, patches: int) -> Tensor:
     """
     full = torch.arange(patches - 1, -1, -1, dtype=torch.float64)
     rows = mass * patches - full
-    return torch.where(rows > 1e-6, rows / patches, 0.0).log()
+    room = torch.where(rows > 1e-6, rows / patches, 0.0)
+    return room.log()

@@ -110,10 +110,11 @@ def _check_settings(recipe: Recipe) -> None:
     for name, data in recipe.chains.items():
         _check_settings_of(recipe, f"data.{name}", data.settings, {name})
     for scale in SCALES:
+        changed_settings = recipe.changes(scale, "settings")
         _check_settings_of(
             recipe,
             scale,
-            recipe.changes(scale, "settings"),
+            changed_settings,
             set(recipe.chains),
         )
 
@@ -167,7 +168,8 @@ def cells(
     for seed, row in product(seeds, recipe.rows):
         for name in row.data:
             dataset = recipe.chains[name].dataset
-            missing = placeholder(variable(dataset)) if sources.source(dataset).files else ""
+            has_files = sources.source(dataset).files
+            missing = placeholder(variable(dataset)) if has_files else ""
             fills = {
                 "seed": str(seed),
                 "raw": folders.get(dataset, missing),
@@ -176,7 +178,8 @@ def cells(
             with placed(f"row {row.name!r}"):
                 fills["recipes"] = str(recipes_folder())
                 fills.update(paths)
-                cells.append(_cell(recipe, scale, row, seed, fills, method_of(row.method)))
+                cell_method = method_of(row.method)
+                cells.append(_cell(recipe, scale, row, seed, fills, cell_method))
     return cells
 
 
@@ -217,7 +220,8 @@ def _cell(
     if train.get("rounds") is None:  # a recipe says the same whatever its data
         train["rounds"] = method.default_training.get("rounds", ROUNDS)
     stages = {stage: filled(flags, fills) for stage, flags in stages.items()}
-    made_by = [stage for stage in shape.STAGES[:3] if stages[stage] or stage != "corrupt"]
+    data_stages = shape.STAGES[:3]
+    made_by = [stage for stage in data_stages if stages[stage] or stage != "corrupt"]
     title = ""
     if len(recipe.chains) > 1:
         title = data.title or name
@@ -262,8 +266,9 @@ def _brings(data: shape.Data, fills: dict[str, str]) -> bool:
     present = [name for name in names if name not in missing]
     if missing and present:
         flags = " ".join(f"--file {name}=PATH" for name in missing)
+        names_text = ", ".join(names)
         raise UsageError(
-            f"--file {present[0]} is one of the lists {', '.join(names)}, which go together",
+            f"--file {present[0]} is one of the lists {names_text}, which go together",
             f"add {flags}",
         )
     return bool(present)
@@ -322,7 +327,8 @@ def read_seeds(text: str | None, usual: tuple[int, ...]) -> tuple[int, ...]:
         hint = "a number alone says how many, 0,1 says which"
         raise UsageError(f"--seeds {text} are more than {MOST_SEEDS} seeds", hint)
     next_seed = max(usual) + 1
-    return (*usual, *range(next_seed, next_seed + count))[:count]
+    next_seeds = range(next_seed, next_seed + count)
+    return (*usual, *next_seeds)[:count]
 
 
 def _is_seed(word: str) -> bool:
@@ -346,7 +352,8 @@ def chosen(cells: list[RecipeCell], only: list[str]) -> list[RecipeCell]:
     matching = [cell for cell in cells if _matches(cell, texts, rows)]
     if not matching:
         names = " or ".join(repr(text) for text in only)
-        raise NoCellError(f"no cell is called {names}", f"the first is {cells[0].name!r}")
+        first_name = cells[0].name
+        raise NoCellError(f"no cell is called {names}", f"the first is {first_name!r}")
     return matching
 
 

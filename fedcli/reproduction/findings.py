@@ -54,14 +54,16 @@ class Findings:
 
     def done(self, row: str, data: str | None = None) -> list[Outcome]:
         """The cells of a row, of all data or of one, that have scores."""
-        outcomes = [outcome for outcome in self.scored_outcomes if outcome.cell.row == row]
+        scored = self.scored_outcomes
+        outcomes = [outcome for outcome in scored if outcome.cell.row == row]
         if data is None:
             return outcomes
         return [outcome for outcome in outcomes if outcome.cell.data == data]
 
     def scored(self, row: str, data: str | None = None) -> list[Scored]:
         """The scores of these cells."""
-        return [self.runs[outcome.path] for outcome in self.done(row, data)]
+        outcomes_done = self.done(row, data)
+        return [self.runs[outcome.path] for outcome in outcomes_done]
 
     def columns(self, name: str) -> ByColumn:
         """The numbers of a row's runs at each column's place, in the column's unit."""
@@ -92,7 +94,8 @@ class Findings:
         Raises UsageError where none has it and all rows are there: a row that is left out might
         have it.
         """
-        done = [outcome for outcome in self.scored_outcomes if outcome.cell.data == column.data]
+        scored = self.scored_outcomes
+        done = [outcome for outcome in scored if outcome.cell.data == column.data]
         parts = column.score.split("/")
         ways = [places.reach(self._tree(outcome), parts) for outcome in done]
         if not ways or any(way.values for way in ways):
@@ -102,9 +105,10 @@ class Findings:
             return False
         depth = ways[0].depth
         word = parts[depth] if depth < len(parts) else ""
+        score_hint = nearest(word, ways[0].names)
         raise UsageError(
             f"{self.recipe.name}: column {column.name!r}: scores.json has no {column.score!r}",
-            nearest(word, ways[0].names),
+            score_hint,
         )
 
 
@@ -172,7 +176,8 @@ def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
             continue
         if len({len(run) for run in runs}) > 1:
             runs = [[_mean(run)] for run in runs]
-        means[seed] = [mean(values) for values in zip(*runs, strict=True)]
+        runs_of_seed = zip(*runs, strict=True)
+        means[seed] = [mean(values) for values in runs_of_seed]
     return means
 
 
@@ -182,9 +187,10 @@ def _mean(values: Sequence[float]) -> float:
 
 def heading(column: RecipeColumn) -> table.Column:
     """A column's head in a table."""
+    unit_text = UNITS[column.unit][0]
     return table.Column(
         in_words(column.name),
-        UNITS[column.unit][0],
+        unit_text,
         lower=column.lower,
     )
 
@@ -291,7 +297,8 @@ def _cell(
     column: RecipeColumn,
 ) -> table.Cell:
     """A number of a row, doubtful where a small group decides it."""
-    scores = [run.scores for run in findings.scored(row.name, column.data)]
+    scored_runs = findings.scored(row.name, column.data)
+    scores = [run.scores for run in scored_runs]
     doubtful = _is_doubtful(column.score.split("/"), scores, findings.recipe.at)
     return replace(shown(row.cells[column.name], column), doubtful=doubtful)
 

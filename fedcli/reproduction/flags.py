@@ -30,7 +30,8 @@ def placed(where: str) -> Iterator[None]:
 def one_of(title: str, word: str, names: Collection[str]) -> str:
     """The word, if it is one of the names. Raises UsageError."""
     if word not in names:
-        raise UsageError(f"{title} {word!r} is unknown", nearest(word, names))
+        name_hint = nearest(word, names)
+        raise UsageError(f"{title} {word!r} is unknown", name_hint)
     return word
 
 
@@ -94,7 +95,8 @@ def check_value(value: Any, name: str) -> None:
         if not math.isfinite(value):
             raise UsageError(f"{name} is {value}", "give a number")
     elif isinstance(value, int):
-        if not -MOST - 1 <= value <= MOST:
+        least = -MOST - 1
+        if not least <= value <= MOST:
             raise UsageError(f"{name} is a number of more than 64 bits", "write a smaller one")
     else:
         kind = "a date or time"

@@ -73,7 +73,8 @@ class Forecast:
             time_text = f"at least {span(self.seconds / processes)}, {processes} at a time"
         memory = "memory not measured"
         if self.bytes:
-            memory = f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
+            gibibytes = self.bytes / 2**30
+            memory = f"with up to {gibibytes:.1f} GiB of memory for each"
         sentence = f"{runs} to train: {time_text}, {memory}"
         kinds, measured = self.kinds
         if measured != kinds:
@@ -106,7 +107,8 @@ def announce(
     processes = min(len(workplace.devices), total.cells)
     console.say(total.sentence(processes))
     if workplace.devices[0] == "cpu" and total.free and total.bytes * processes > total.free:
-        console.warn(f"only {total.free / 2**30:.1f} GiB are free; give fewer --jobs")
+        free_gibibytes = total.free / 2**30
+        console.warn(f"only {free_gibibytes:.1f} GiB are free; give fewer --jobs")
     return workplace
 
 
@@ -175,10 +177,12 @@ def _estimates(
 ) -> tuple[set[str], dict[str, Estimate]]:
     """The kinds of training that were measured, now or before, and the estimates of those that
     could be."""
-    measurements = _Kept(workplace, {kind: training.source for kind, training in kinds.items()})
+    sources_by_kind = {kind: training.source for kind, training in kinds.items()}
+    measurements = _Kept(workplace, sources_by_kind)
     missing = [kind for kind in kinds if kind not in measurements.estimates]
     new = _in_turn({kind: kinds[kind].plan for kind in missing})
-    limit = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1)))
+    fair_share = MOST_SECONDS / max(len(new), 1)
+    limit = max(LEAST_SECONDS, min(SECONDS, fair_share))
     begin = time.perf_counter()
     _say_beforehand([kinds[kind].cell.row for kind in new], slow_count, limit)
     estimates = dict(measurements.estimates)
@@ -234,16 +238,19 @@ def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
     """Seconds of an image in a whole training, and of a step, by operations; 0 for a network that
     nobody counted."""
     body = manifest.read(source).body
-    network = costs_of(plan.model, body["size"][0], body["channels"])
+    side = body["size"][0]
+    network = costs_of(plan.model, side, body["channels"])
     speed = this_machine()["flops"] * this_machine()["share"]
     if network is None:
         return 0.0, 0.0
+    passes = passes_of(resolve(plan.method or ""))
     operations, _ = per_image(
         network,
-        passes_of(resolve(plan.method or "")),
+        passes,
         plan.epochs,
     )
-    of_image = operations * plan.rounds * plan.participation / speed
+    operations_in_all = operations * plan.rounds * plan.participation
+    of_image = operations_in_all / speed
     of_step = plan.batch_size * network["step"] / speed
     return of_image, of_step
 
@@ -278,7 +285,8 @@ class _Kept:
 
 def _code() -> list[tuple[int, int]]:
     """The time and size of each file of the package."""
-    stats = [path.stat() for path in sorted(Path(fedcli.__file__).parent.rglob("*.py"))]
+    package = Path(fedcli.__file__).parent
+    stats = [path.stat() for path in sorted(package.rglob("*.py"))]
     return [(stat.st_mtime_ns, stat.st_size) for stat in stats]
 
 
@@ -286,7 +294,8 @@ def _read(path: Path) -> dict[str, Any]:
     """The measurements of a file; none where it is absent or was changed by somebody: they are made
     again."""
     try:
-        estimates = TypeAdapter(dict[str, Estimate]).validate_json(path.read_bytes())
+        adapter = TypeAdapter(dict[str, Estimate])
+        estimates = adapter.validate_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return {
@@ -318,7 +327,8 @@ def _kind(plan: TrainOptions) -> str:
     """Plans that take equally long: those that differ in the seed, the learning rate or a number of
     the method."""
     words = {name: value for name, value in plan.set.items() if not _is_number(value)}
-    return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
+    plain_plan = replace(plan, seed=0, set=words, lr=1.0)
+    return repr(plain_plan.decided())
 
 
 def _is_number(value: Any) -> bool:
@@ -382,7 +392,8 @@ def announce_again(
         return
     for training in _planned(cells, sources, workplace):
         cell = training.cell
-        scores = before.get((cell.row, f"{cell.data}, seed {cell.seed}"))
+        data_and_seed = f"{cell.data}, seed {cell.seed}"
+        scores = before.get((cell.row, data_and_seed))
         if not scores or training.is_done:
             continue
         # an old result that was removed in part is nothing to compare with
@@ -390,7 +401,8 @@ def announce_again(
             path = manifest.inside(workplace.work, scores)
             changes = _changes(training.plan, training.source, path)
             if changes:
-                console.say(f"{cell.name} is trained again: {', '.join(changes)}")
+                changes_text = ", ".join(changes)
+                console.say(f"{cell.name} is trained again: {changes_text}")
 
 
 def _last_scores(results: Path) -> dict[tuple[str, str], str]:
@@ -415,14 +427,17 @@ def _changes(plan: TrainOptions, source: Path, scores: Path) -> list[str]:
     """Differences, such as "lr is 0.001, was 0.003". Raises FedcliError where they cannot be
     seen."""
     run = manifest.above(scores, "run")
-    changes = _unlike(_of_plan(plan), _without_files(manifest.read(run).options))
+    recorded_options = _without_files(manifest.read(run).options)
+    changes = _unlike(_of_plan(plan), recorded_options)
     for stage in OF_DATA:
         now: Path | None = source
         if manifest.read(source).kind != stage:
             now = manifest.parent(source, stage)
         then = manifest.parent(run, stage) if now else None
         if now and then:
-            changes += _unlike(manifest.read(now).options, manifest.read(then).options)
+            options_now = manifest.read(now).options
+            options_then = manifest.read(then).options
+            changes += _unlike(options_now, options_then)
     return changes
 
 

@@ -108,9 +108,10 @@ def fitting(workplace: Place, needed_bytes: int, free_bytes: int) -> Place:
             counts[device] += 1
             devices.append(device)
     if len(devices) < len(workplace.devices):
+        needed_gib = needed_bytes >> 30
+        free_gib = free_bytes >> 30
         console.say(
-            f"Cells at a time on each GPU: {limit}; one takes up to {needed_bytes >> 30} of "
-            f"{free_bytes >> 30} GiB"
+            f"Cells at a time on each GPU: {limit}; one takes up to {needed_gib} of {free_gib} GiB"
         )
     return replace(workplace, devices=tuple(devices))
 
@@ -124,7 +125,8 @@ def _at_once(cells: list[RecipeCell]) -> int:
     for cell in cells:
         if _needs_all_cores(train.resolved(cell.train)):
             return 1
-    limit = min(processes.cores(), len({cell.work for cell in cells}))
+    works = {cell.work for cell in cells}
+    limit = min(processes.cores(), len(works))
     free_bytes = free("cpu")
     return min(limit, max(1, free_bytes // GIB)) if free_bytes else limit
 
@@ -152,9 +154,10 @@ def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
                 continue
             folder: dict[str, Any] = {"work": workplace.work}
             options = chain[-1].reading(above) if above else chain[-1]
+            into_folder = replace(options, **folder)
             outcome = _made(
                 cell,
-                replace(options, **folder),
+                into_folder,
                 claims,
                 debug=workplace.debug,
             )
@@ -165,7 +168,8 @@ def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
         hints = [fault.hint for fault in faults.values()]
         raise FedcliError("; ".join(faults), hints[0])
     for fault in faults.values():
-        console.fail(f"data of {fault.cell.name}: {fault.sentence}", fault.hint)
+        failed_cell = fault.cell.name
+        console.fail(f"data of {failed_cell}: {fault.sentence}", fault.hint)
     return sources
 
 
@@ -209,7 +213,8 @@ def run(
         played[outcome.cell] = outcome
     board.look()
     if not shared.wait and (len(board.ended) < len(shared.cells) or not shared.joins()):
-        _say_unfinished(len(played), len(board.ended), len(shared.cells))
+        ended_count = len(board.ended)
+        _say_unfinished(len(played), ended_count, len(shared.cells))
         refuse_failed(list(played.values()), "cell", "cells")
         return None
     failed = [outcome for outcome in board.ended.values() if not outcome.scores]
@@ -303,7 +308,8 @@ def as_fault(error: Exception) -> FedcliError:
     """An error of any kind as one that a user reads."""
     if isinstance(error, FedcliError):
         return error
-    unexpected = FedcliError(f"unexpected {type(error).__name__}: {error}", "--debug shows where")
+    kind = type(error).__name__
+    unexpected = FedcliError(f"unexpected {kind}: {error}", "--debug shows where")
     return extensions.fault(error) or of_system(error) or unexpected
 
 
@@ -344,7 +350,8 @@ def _run_stages(
     if cell.evaluate is None:
         return run
     with threads(), console.muted():
-        return evaluate.run(replace(cell.evaluate, run=run, device=device, work=work))
+        evaluation = replace(cell.evaluate, run=run, device=device, work=work)
+        return evaluate.run(evaluation)
 
 
 def _one_by_one(
@@ -358,7 +365,8 @@ def _one_by_one(
             continue
         cell, source = task
         report = partial(board.played_round, cell)
-        yield board.end(_play(cell, source, workplace, workplace.devices[0], report))
+        first_device = workplace.devices[0]
+        yield board.end(_play(cell, source, workplace, first_device, report))
 
 
 def _side_by_side(

@@ -94,7 +94,8 @@ def _left_out(folder: Path, results: Results) -> str:
         before = [row.name for row in Results.read(folder / "results.json").rows]
     except FedcliError:  # there is none yet, or of another version
         return ""
-    missing = set(before) - {row.name for row in results.rows}
+    present_rows = {row.name for row in results.rows}
+    missing = set(before) - present_rows
     if not missing:
         return ""
     rows = console.counted(len(before), "row", "rows")
@@ -115,12 +116,14 @@ def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
     printed = recipe.numbers.get(cell.row, {}) if published else {}
     with suppress(FedcliError):  # it is told where the scores are read for the table
         read = manifest.read(outcome.path, "scores")
+        scores_of_run = RunScores.of(read.body, outcome.path)
         scored = Scored(
             outcome.path,
             read.options,
-            RunScores.of(read.body, outcome.path),
+            scores_of_run,
         )
-        numbers = Findings(recipe, [outcome], {outcome.path: scored}).columns(cell.row)
+        findings = Findings(recipe, [outcome], {outcome.path: scored})
+        numbers = findings.columns(cell.row)
         column = _main_column(recipe, numbers, cell.row, cell.seed)
         if column:
             values = numbers[column.name][cell.seed]
@@ -179,7 +182,8 @@ def record(folder: Path, results: Results) -> None:
         allow_nan=False,
     )
     manifest.write_text(folder / "results.json", f"{body}\n")
-    manifest.write_text(folder / "table.md", beside.markdown(results).rstrip("\n") + "\n")
+    table_text = beside.markdown(results).rstrip("\n")
+    manifest.write_text(folder / "table.md", table_text + "\n")
     manifest.write_text(folder / "table.tex", beside.latex(results))
 
 

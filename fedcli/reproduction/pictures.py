@@ -91,16 +91,18 @@ def _sweep(
         values = row.varied_values
         if figure.x in values and row.name in cells and _is_in(row, figure.rows):
             cell = cells[row.name]
-            points.append((_label(row, figure.x), values[figure.x], cell.mean, cell.std))
+            label = _label(row, figure.x)
+            points.append((label, values[figure.x], cell.mean, cell.std))
             has_number = has_number or cell.mean is not None
     if not has_number:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     for name in figure.lines:
         if name in cells:
             points.append((name, None, cells[name].mean, cells[name].std))
+    axis_key = shape.key_of(figure.x)
     frame = sweep.of_points(
         points,
-        shape.key_of(figure.x),
+        axis_key,
         heading(column).heading,
     )
     drawing.write(sweep.draw(frame), *_kinds(file))
@@ -130,7 +132,8 @@ def _runs(
         if outcome.scores and outcome.cell.data == data and name in rows:
             if name in recipe.personal:  # whose numbers are of clients' own
                 name = f"{name} (global model)"
-            runs.setdefault(name, []).append(manifest.above(outcome.path, "run"))
+            run_folder = manifest.above(outcome.path, "run")
+            runs.setdefault(name, []).append(run_folder)
     if not runs:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     return runs
@@ -172,7 +175,8 @@ def _of_runs(
                 "version": version,
                 "names": list(runs),
             }
-            identity = manifest.identity(key, [paths[0] for paths in runs.values()])
+            first_paths = [paths[0] for paths in runs.values()]
+            identity = manifest.identity(key, first_paths)
             file = _file(figure.title, f"-{identity}")
             if _copied(older / file, folder):
                 return figure.title, file

@@ -32,7 +32,8 @@ def attributes(dataset: str) -> list[str]:
     """The attributes that a dataset may have; [ANY] where only its files say."""
     if dataset == "images":
         return [ANY]
-    return [*sources.card(dataset)["attributes"], *FROM_TABLES.get(dataset, [])]
+    declared = sources.card(dataset)["attributes"]
+    return [*declared, *FROM_TABLES.get(dataset, [])]
 
 
 def check_by(evaluated: Iterable[str], dataset: str) -> None:
@@ -103,7 +104,8 @@ def _ways(below: dict[str, Any], parts: list[str], depth: int) -> list[Reached]:
         if name not in below:
             name = ANY
         if name in below:
-            ways.append(reach(below[name], parts[count:], depth + count))
+            end = depth + count
+            ways.append(reach(below[name], parts[count:], end))
     return ways
 
 
@@ -145,7 +147,8 @@ def rounds(tree: Any, score: str, moment: str) -> list[float]:
         values = _by_round(value, moment)
         if None not in values:
             values_by_name.append(values)
-    return [sum(values) / len(values) for values in zip(*values_by_name, strict=True)]
+    values_by_round = zip(*values_by_name, strict=True)
+    return [sum(values) / len(values) for values in values_by_round]
 
 
 def _by_round(value: Any, moment: str) -> list[Any]:

@@ -61,10 +61,13 @@ class TrainingCost:
     def seconds(self, device: Mapping[str, Any]) -> float:
         """The time on a device: of arithmetic, traffic or steps, whichever takes longest."""
         bytes_moved = self.traffic * HALF[device["precision"]]
+        computing = self.operations / (device["flops"] * device["share"])
+        moving = bytes_moved / device["bandwidth"]
+        stepping = self.steps * device["step_seconds"]
         return max(
-            self.operations / (device["flops"] * device["share"]),
-            bytes_moved / device["bandwidth"],
-            self.steps * device["step_seconds"],
+            computing,
+            moving,
+            stepping,
         )
 
 
@@ -108,7 +111,8 @@ class Plan:
 
     def hours(self, device: dict[str, Any]) -> float:
         """The hours of all trainings, one after another on a device."""
-        return sum(training.seconds(device) for training in self.trainings) / 3600
+        all_seconds = sum(training.seconds(device) for training in self.trainings)
+        return all_seconds / 3600
 
 
 def planned(
@@ -144,7 +148,8 @@ def planned(
         raise missing
     for name, prepared in sorted(pools.items()):
         largest = max(prepared, key=_images)
-        plan.data[name] = _images(largest), sum(map(_pool, prepared))
+        pixels = sum(map(_pool, prepared))
+        plan.data[name] = _images(largest), pixels
     return plan
 
 
@@ -162,7 +167,8 @@ def _table(
     for work, cell in cell_of_work.items():
         if work in planned_works:
             continue
-        cost = _training(cell, method_of(cell.train.method or "fedavg"), plan)
+        method = method_of(cell.train.method or "fedavg")
+        cost = _training(cell, method, plan)
         if cost:
             costs.append(cost)
     planned_works.update(cell_of_work)
@@ -205,17 +211,19 @@ def _method(name: str, facts: Facts) -> Any:
             passes = None
         elif passes is not None:
             passes.append(half["passes"])
+    local = SimpleNamespace(model=method["network"])
     return SimpleNamespace(
         settings=options,
         default_training=method["training"],
-        local=SimpleNamespace(model=method["network"]),
+        local=local,
         passes=passes,
     )
 
 
 def _images(prepare: Any) -> int:
     """The images of a dataset, or as many as are drawn of it; 0 where its card has no number."""
-    count = card(prepare.name).get("images", {}).get("count", 0)
+    images = card(prepare.name).get("images", {})
+    count = images.get("count", 0)
     if not prepare.sample_images:
         return count
     if not count:
@@ -228,7 +236,8 @@ def _side(prepare: Any) -> int:
 
 
 def _pool(prepare: Any) -> float:
-    return _images(prepare) * _side(prepare) ** 2 * card(prepare.name)["channels"]
+    channels = card(prepare.name)["channels"]
+    return _images(prepare) * _side(prepare) ** 2 * channels
 
 
 def _clients(prepare: Any, partition: Any) -> int:
@@ -251,8 +260,10 @@ def _trained(prepare: Any, partition: Any) -> float:
     else:
         count *= 1 - (prepare.test or TEST)
     if partition.portion:
-        sites = max(len(described["attributes"].get(name, [0])) for name in partition.by)
-        count *= partition.portion * _clients(prepare, partition) / sites
+        groupings = described["attributes"]
+        sites = max(len(groupings.get(name, [0])) for name in partition.by)
+        clients_of_data = partition.portion * _clients(prepare, partition)
+        count *= clients_of_data / sites
     return count * (1 - partition.val)
 
 
@@ -268,7 +279,8 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
         card(prepare.name)["channels"],
     )
     if network is None:
-        plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
+        side = _side(prepare)
+        plan.unknown.add(f"{train.model} at {side} pixels")
         return None
     if not _images(prepare):
         return None
@@ -281,7 +293,8 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
     if train.teacher:
         passes["look"] += 1
     operations, traffic = per_image(network, passes, train.epochs)
-    images = _trained(prepare, partition) * train.participation * train.rounds
+    images_trained_on = _trained(prepare, partition)
+    images = images_trained_on * train.participation * train.rounds
     clients = _clients(prepare, partition)
     visits = images * train.epochs
     model = network["parameters"] * FLOAT
@@ -319,8 +332,10 @@ def per_image(
     step's bytes."""
     steps = epochs * passes["step"] + passes["gradient"]
     forward = epochs * passes["look"] + passes["forward"]
-    operations = steps * network["step"] + forward * network["forward"]
-    return operations, (steps + forward / 3) * network["traffic"]
+    in_steps = steps * network["step"]
+    operations = in_steps + forward * network["forward"]
+    traffic_passes = steps + forward / 3
+    return operations, traffic_passes * network["traffic"]
 
 
 def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
@@ -331,7 +346,9 @@ def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
     for key in networks:
         name, its_side, its_channels = key.split()
         if name == model:
-            distance = abs(int(its_side) - side), abs(int(its_channels) - channels)
+            size_apart = abs(int(its_side) - side)
+            channels_apart = abs(int(its_channels) - channels)
+            distance = size_apart, channels_apart
             distances.append((*distance, its_side, its_channels))
     if not distances:
         return None
@@ -340,7 +357,8 @@ def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
     if not model.startswith("clip-"):  # which resize images to a size of their own
         factor = (side / int(nearest_side)) ** 2
     scaled = {}
-    for key, value in networks[f"{model} {nearest_side} {nearest_channels}"].items():
+    nearest_network = networks[f"{model} {nearest_side} {nearest_channels}"]
+    for key, value in nearest_network.items():
         scaled[key] = value if key == "parameters" else value * factor
     return scaled
 
@@ -358,7 +376,8 @@ def this_machine() -> dict[str, Any]:
     device = dict(costs()["devices"][-1])
     device["device"] = f"this machine, {cores()} cores, measured now"
     device["source"] = "measured"
-    device["flops"] = 2 * side**3 / product_seconds
+    multiplications = 2 * side**3
+    device["flops"] = multiplications / product_seconds
     device["bandwidth"] = 2 * len(source) / copy_seconds
     return device
 

@@ -49,11 +49,13 @@ class PlayedTable(shown.Shown):
         import pandas
 
         lines = [self._line(row) for row in self.results.rows]
-        frame = pandas.DataFrame(lines).set_index(["row", "runs"]).astype(float)
+        indexed = pandas.DataFrame(lines).set_index(["row", "runs"])
+        frame = indexed.astype(float)
         shares: list[str] = []
         for column in self.results.columns:
             if column.unit in SHARES:
-                shares += [name for name in frame.columns if name in _names(column.name)]
+                names_of_column = _names(column.name)
+                shares += [name for name in frame.columns if name in names_of_column]
         frame[shares] /= 100
         return shown.in_unit(frame, shares, percent).reset_index()
 
@@ -76,7 +78,8 @@ class PlayedTable(shown.Shown):
 
     def words(self) -> list[str]:
         """Findings of its tests, notes, and where its files are."""
-        return [*beside.findings(self.results), *self.results.notes, f"{self.path}/report.html"]
+        page = f"{self.path}/report.html"
+        return [*beside.findings(self.results), *self.results.notes, page]
 
 
 def _names(column: str) -> tuple[str, ...]:

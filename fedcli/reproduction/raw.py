@@ -41,7 +41,8 @@ def folders(
         name, equals, folder = text.partition("=")
         if not equals:
             if len(names) != 1:
-                hint = f"write --raw NAME={text}; needed: {', '.join(names) or 'none'}"
+                names_text = ", ".join(names) or "none"
+                hint = f"write --raw NAME={text}; needed: {names_text}"
                 raise UsageError(f"--raw {text} does not say which dataset it holds", hint)
             name = names[0]
             folder = text
@@ -80,7 +81,8 @@ def files(
     paths = {}
     for name, file in recipe.files.items():
         if file.card and scale != "smoke":
-            fetched = _home(cards.fetching(file.card), work) / file.path
+            home = _home(cards.fetching(file.card), work)
+            fetched = home / file.path
             is_ours = raw.get(file.card) in (None, str(fetched.parent))
             if is_ours and fetched.is_file():
                 paths[name] = str(fetched)
@@ -126,7 +128,8 @@ def fetch(
     for name in sorted(datasets | paths.keys()):
         card = cards.fetching(name)
         if not card.by_command:
-            steps[card.name] = download.by_hand(card, f"give it by --raw {card.name}=DIR")
+            where_given = f"give it by --raw {card.name}=DIR"
+            steps[card.name] = download.by_hand(card, where_given)
             continue
         # of a dataset the whole, of another card the files that recipes ask for
         parts = [] if card.name in datasets else sorted(paths[card.name])
@@ -149,10 +152,11 @@ def shared_out(
     Raises UsageError for a name that none of them uses, and a bare DIR.
     """
     raw_by_recipe = _dealt("raw", raw, [needed(recipe) for recipe in recipes])
+    file_lists = [list(recipe.files) for recipe in recipes]
     file_by_recipe = _dealt(
         "file",
         file,
-        [list(recipe.files) for recipe in recipes],
+        file_lists,
     )
     return list(zip(raw_by_recipe, file_by_recipe, strict=True))
 
@@ -193,12 +197,15 @@ def check_folders(
     for name, folder in folders.items():
         if name not in made_up and not Path(folder).is_dir():
             where = f"`fedcli datasets {name}` says where its files come from"
-            raise FedcliError(f"no such folder: {folder}", f"give the folder of {name}; {where}")
+            what_to_do = f"give the folder of {name}; {where}"
+            raise FedcliError(f"no such folder: {folder}", what_to_do)
     names = sorted(used & folders.keys())
     samples = [name for name in names if name in made_up or sources.is_sample(Path(folders[name]))]
     real = [name for name in names if name not in samples]
     if samples and real:
-        both = f"{', '.join(real)} would be real data and {', '.join(samples)} a SYNTHETIC sample"
+        real_text = ", ".join(real)
+        samples_text = ", ".join(samples)
+        both = f"{real_text} would be real data and {samples_text} a SYNTHETIC sample"
         hint = (
             f"give --raw {samples[0]}=DIR as well, choose cells with --only, or leave every --raw "
             "out"
@@ -227,7 +234,8 @@ def possible(
         raise UsageError(f"{recipe.name} needs files ({texts})", hint)
     sentences = [f"{name} is left out: no --raw {name}=DIR was given." for name in missing]
     for name, rows in rows_by_file.items():
-        text = f"no --file {name}=PATH was given, which is {recipe.files[name].what}."
+        meaning = recipe.files[name].what
+        text = f"no --file {name}=PATH was given, which is {meaning}."
         sentences.append(f"{', '.join(rows)} left out: {text}")
     return with_files, sentences
 
@@ -240,7 +248,8 @@ def _refuse_without_data(recipe: Recipe, missing: list[str]) -> None:
         f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke "
         "needs none"
     )
-    raise UsageError(f"{recipe.name} needs the files of {' and '.join(missing)}", hint)
+    names_text = " and ".join(missing)
+    raise UsageError(f"{recipe.name} needs the files of {names_text}", hint)
 
 
 def _rows_by_file(recipe: Recipe, cells: list[RecipeCell]) -> dict[str, list[str]]:

@@ -94,7 +94,8 @@ def _warn_of_unused_files(options: ReproduceOptions, recipe: Recipe) -> None:
     names = {text.partition("=")[0] for text in options.file}
     unused = sorted(names - listed)
     if unused:
-        console.warn(f"--scale {options.scale} does not use the file {', '.join(unused)}")
+        unused_text = ", ".join(unused)
+        console.warn(f"--scale {options.scale} does not use the file {unused_text}")
 
 
 def ready(
@@ -138,7 +139,8 @@ def ready(
 
 def folder_of(options: ReproduceOptions, recipe: Recipe) -> Path:
     """The folder that the table of a recipe goes to."""
-    return Path(options.work) / "reproduce" / f"{recipe.name}-{options.scale}"
+    tables = Path(options.work) / "reproduce"
+    return tables / f"{recipe.name}-{options.scale}"
 
 
 def run(options: ReproduceOptions) -> Reproduction:

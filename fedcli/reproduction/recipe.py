@@ -127,7 +127,8 @@ def find(recipe: str) -> Path:
         close = get_close_matches(word, every_name, cutoff=0.6)
     hint = "`fedcli reproduce` lists all"
     if close:
-        hint = f"did you mean {' or '.join(map(repr, close[:3]))}?"
+        names_text = " or ".join(map(repr, close[:3]))
+        hint = f"did you mean {names_text}?"
     raise UsageError(f"no such recipe: {recipe}", hint)
 
 
@@ -162,7 +163,8 @@ def recipes_of(name: str) -> list[Path]:
 def _folded(name: str) -> str:
     """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is
     fedism-plus-table2."""
-    return "".join(sign for sign in name.lower().replace("+", "plus") if sign.isalnum())
+    spelling = name.lower().replace("+", "plus")
+    return "".join(sign for sign in spelling if sign.isalnum())
 
 
 def load(path: Path) -> Recipe:
@@ -216,12 +218,14 @@ def _check_once(title: str, names: list[str]) -> None:
 
 
 def _of_card(key: str, file: shape.AskedFile) -> shape.AskedFile:
+    known_cards = [*cards.published(), *sources.SOURCES]
     one_of(
         f"files.{key}: card",
         file.card,
-        [*cards.published(), *sources.SOURCES],
+        known_cards,
     )
-    described = [fetched for fetched in cards.fetching(file.card).files if "what" in fetched]
+    card_files = cards.fetching(file.card).files
+    described = [fetched for fetched in card_files if "what" in fetched]
     texts = {fetched["path"]: fetched["what"] for fetched in described}
     path = one_of(f"files.{key}: path", file.path, texts)
     return file.model_copy(update={"what": texts[path]})
@@ -245,7 +249,8 @@ def _rows(row: RecipeRow, written: shape.WrittenRecipe) -> list[RecipeRow]:
     where = f"row {row.name!r}"
     for name in row.data:
         one_of(f"{where}: data", name, written.chains)
-    row = row.model_copy(update={"data": row.data or tuple(written.chains)})
+    chain_names = row.data or tuple(written.chains)
+    row = row.model_copy(update={"data": chain_names})
     rows = [row]
     if row.vary:
         with placed(where):
@@ -268,7 +273,8 @@ def _varied(row: RecipeRow) -> list[RecipeRow]:
             with placed("vary"):
                 check_value(value, f"{option!r}: {value!r}")
                 checked(stage, {key: value})
-    combinations = [dict(zip(row.vary, chosen)) for chosen in product(*row.vary.values())]
+    choices = product(*row.vary.values())
+    combinations = [dict(zip(row.vary, chosen)) for chosen in choices]
     return [row.with_values(values) for values in combinations]
 
 
@@ -320,9 +326,11 @@ def _like_its_parts(
         sentence = f"{where} is a mean of others and has no {ignored[0]} of its own"
         raise UsageError(sentence, f"leave {ignored[0]} out")
     with_score = {other.name: other for other in written.columns if other.score}
-    names = [one_of(f"{where}: {key}", name, with_score) for name in getattr(column, key)]
+    written_names = getattr(column, key)
+    names = [one_of(f"{where}: {key}", name, with_score) for name in written_names]
     parts = [with_score[name] for name in names]
-    if len({(part.unit, part.lower) for part in parts}) > 1:
+    scales = {(part.unit, part.lower) for part in parts}
+    if len(scales) > 1:
         hint = "give them the same unit and the same lower"
         raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
     return parts[0]
@@ -347,7 +355,8 @@ def _check_scores(recipe: Recipe) -> None:
         data = recipe.chains[name]
         evaluate = data.evaluate | recipe.changes(scale, "evaluate")
         attributes = _attributes(evaluate.get("by") or [], name)
-        with placed(f"data.{name}.evaluate" if scale == "paper" else f"{scale}.evaluate"):
+        where_evaluated = f"data.{name}.evaluate" if scale == "paper" else f"{scale}.evaluate"
+        with placed(where_evaluated):
             places.check_by(attributes, data.dataset)
             thresholds(evaluate.get("shots") or None)
         for column in recipe.columns:
@@ -371,11 +380,12 @@ def _check_score(
     if is_best or column.score.startswith("best_on_validation/"):
         _check_validated(recipe, column.data)
     with placed(f"column {column.name!r}"):
+        is_corrupted = data.corrupt is not None
         places.check(
             column.score,
             data.dataset,
             attributes,
-            corrupted=data.corrupt is not None,
+            corrupted=is_corrupted,
             best=is_best,
         )
 
@@ -437,7 +447,8 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
     try:
         published = shape.read(shape.Published, body)
     except UsageError as error:
-        raise UsageError(f"{file}: {error.sentence}", f"write {PUBLISHED}") from None
+        number_hint = f"write {PUBLISHED}"
+        raise UsageError(f"{file}: {error.sentence}", number_hint) from None
     columns = {column.name: column for column in recipe.columns}
     row_names = [row.name for row in recipe.rows]
     digits_of_column: dict[str, int] = {}  # behind the point
@@ -446,7 +457,8 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
         for name, printed in numbers.items():
             one_of(f"{file}: {row}: column", name, columns)
             _check_unit(file, published.unit, columns[name])
-            digits = -int(Decimal(str(printed.mean)).as_tuple().exponent)
+            exponent = Decimal(str(printed.mean)).as_tuple().exponent
+            digits = -int(exponent)
             digits_of_column[name] = max(digits_of_column.get(name, digits), digits)
     published_by_row: dict[str, dict[str, shape.Printed]] = {}
     for row, numbers in published.rows.items():

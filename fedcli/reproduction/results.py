@@ -103,7 +103,8 @@ def _of_shared_patients(outcomes: Sequence[Outcome], runs: Mapping[Path, Scored]
         text = shared_patients.sentence(runs[outcome.path].scores.shared_patients)
         title = outcome.cell.title
         if text:
-            texts[f"{title}: {text}." if title else f"{text}."] = True
+            sentence = f"{title}: {text}." if title else f"{text}."
+            texts[sentence] = True
     return list(texts)
 
 
@@ -157,7 +158,8 @@ def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
         counts.append(_range(corrupted, "corrupted", "corrupted"))
     rounds = {resolved(outcome.cell.train).rounds for outcome in outcomes}
     counts.append(_range(rounds, "round", "rounds"))
-    return f"{recipe.title} (at {scale} scale: {', '.join(counts)})"
+    counts_text = ", ".join(counts)
+    return f"{recipe.title} (at {scale} scale: {counts_text})"
 
 
 def _range(counts: set[int], singular: str, plural: str) -> str:
@@ -184,16 +186,18 @@ def _row(
         spread = "runs" if column.validation else recipe.spread
         ours = summary(list(numbers[column.name].values()), spread)
         published = recipe.numbers.get(name, {}).get(column.name)
+        is_sure = column.unit == "MB"
         cells[column.name] = judged(
             ours,
             published,
             scale=scale,
-            sure=column.unit == "MB",
+            sure=is_sure,
         )
     paths = {}
     for outcome in findings.done(name):
         path = outcome.path.resolve().relative_to(work.resolve())
-        paths[f"{outcome.cell.data}, seed {outcome.cell.seed}"] = path.as_posix()
+        cell_name = f"{outcome.cell.data}, seed {outcome.cell.seed}"
+        paths[cell_name] = path.as_posix()
     return ResultRow(
         name=name,
         label=scores[0].label if scores else None,
@@ -223,7 +227,8 @@ def chance_of(findings: Findings, name: str) -> dict[str, str]:
         return {}
     runs_by_title: dict[str, list[Scored]] = {}
     for outcome in findings.done(name):
-        runs_by_title.setdefault(outcome.cell.title, []).append(findings.runs[outcome.path])
+        scored_run = findings.runs[outcome.path]
+        runs_by_title.setdefault(outcome.cell.title, []).append(scored_run)
     texts = {title: at_chance(runs) for title, runs in runs_by_title.items()}
     return {title: text for title, text in texts.items() if text}
 
@@ -233,13 +238,15 @@ def _command(outcomes: list[Outcome]) -> str:
     titles_by_line: dict[str, list[str]] = {}
     for outcome in outcomes:
         cell = outcome.cell
-        line = shlex.join(["fedcli", *replace(cell.train, seed=0).argv()])
+        of_any_seed = replace(cell.train, seed=0)
+        line = shlex.join(["fedcli", *of_any_seed.argv()])
         titles = titles_by_line.setdefault(line, [])
         if cell.title not in titles:
             titles.append(cell.title)
     if len(titles_by_line) == 1:
         return next(iter(titles_by_line))
-    if len(titles_by_line) > len({outcome.cell.data for outcome in outcomes}):
+    chains = {outcome.cell.data for outcome in outcomes}
+    if len(titles_by_line) > len(chains):
         return "differs by seed, see --dry-run"
     return "; ".join(f"{', '.join(titles)}: {line}" for line, titles in titles_by_line.items())
 
@@ -284,5 +291,6 @@ def _on_scale(recipe: Recipe, results: Results) -> list[str]:
     if len(results.seeds) < len(recipe.seeds):
         word = "Seeds" if len(results.seeds) > 1 else "Seed"
         seeds = ", ".join(str(seed) for seed in results.seeds)
-        return [f"{word} {seeds} of the recipe's {len(recipe.seeds)}."]
+        recipe_seeds = len(recipe.seeds)
+        return [f"{word} {seeds} of the recipe's {recipe_seeds}."]
     return []

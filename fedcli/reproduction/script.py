@@ -46,7 +46,8 @@ class Script:
         others."""
         paths = Paths()
         count = console.counted(len(self.cells), "cell", "cells")
-        lines = self._head(self.cells, f"{self.recipe.title}: {count}")
+        title = f"{self.recipe.title}: {count}"
+        lines = self._head(self.cells, title)
         lines += self._samples()
         if len(self.devices) == 1:
             for cell in self.cells:
@@ -61,7 +62,8 @@ class Script:
             lines.append("(")
             for cell in self.cells[k :: len(self.devices)]:
                 lines.append(self._title(cell))
-                lines += self._trained(cell, paths, self.devices[k], wait=True)
+                device = self.devices[k]
+                lines += self._trained(cell, paths, device, wait=True)
             lines.append(f") & side_{k + 1}=$!")
         lines.append("failed=0")
         for k in sides:
@@ -93,9 +95,12 @@ class Script:
             paths = Paths()
             lines = self._head([cell], f"{self.recipe.title}: {cell.name}")
             lines += self._data(cell, paths)
-            lines += self._trained(cell, paths, self.devices[0], wait=True)
-            name = re.sub(r"[^\w.=+-]+", "-", cell.name)[:LONGEST_NAME].strip("-")
-            write_text(folder / f"{number:0{digits}}-{name}.sh", _joined(lines))
+            device = self.devices[0]
+            lines += self._trained(cell, paths, device, wait=True)
+            file_words = re.sub(r"[^\w.=+-]+", "-", cell.name)
+            name = file_words[:LONGEST_NAME].strip("-")
+            file_name = f"{number:0{digits}}-{name}.sh"
+            write_text(folder / file_name, _joined(lines))
 
     def _head(self, cells: list[RecipeCell], title: str) -> list[str]:
         lines = ["#!/bin/sh", f"# {title}"]
@@ -111,7 +116,8 @@ class Script:
         return lines
 
     def _title(self, cell: RecipeCell) -> str:
-        return f"# [{self.cells.index(cell) + 1}/{len(self.cells)}] {cell.name}"
+        position = self.cells.index(cell) + 1
+        return f"# [{position}/{len(self.cells)}] {cell.name}"
 
     def _data(self, cell: RecipeCell, paths: Paths) -> list[str]:
         lines = []
@@ -121,7 +127,8 @@ class Script:
                 stage = chain[-1].stage
                 of_stage = [other for other in paths if other and other[-1].stage == stage]
                 name = f"{stage}_{len(of_stage) + 1}"
-                lines.append(f"{name}=$({_command(chain[-1], paths[chain[:-1]], self.work)})")
+                command = _command(chain[-1], paths[chain[:-1]], self.work)
+                lines.append(f"{name}=$({command})")
                 paths[chain] = placeholder(name)
         return lines
 
@@ -131,7 +138,8 @@ class Script:
         """The commands that train and score a cell. wait: for another cell that has the same
         training."""
         train = replace(cell.train, resume=True, device=device, wait=wait)
-        lines = [f"run=$({_command(train, paths[cell.chain], self.work)})"]
+        command = _command(train, paths[cell.chain], self.work)
+        lines = [f"run=$({command})"]
         if cell.evaluate and not self.recipe.tests_of_chosen:
             evaluate = replace(cell.evaluate, device=device)
             lines.append(_command(evaluate, placeholder("run"), self.work))

@@ -29,9 +29,11 @@ def settings_of(methods: Sequence[str], settings: Mapping[str, Any]) -> dict[str
         owners = [name for name in methods if _last_word(key) in keys_of[name]]
         if not owners:
             sentence = f"none of {', '.join(methods)} has an option {key!r}"
-            raise UsageError(sentence, nearest(key, set().union(*keys_of.values())))
+            all_keys = set().union(*keys_of.values())
+            raise UsageError(sentence, nearest(key, all_keys))
         if len(owners) < len(methods):
-            console.say(f"--set {key} is an option of {', '.join(owners)} alone")
+            owners_text = ", ".join(owners)
+            console.say(f"--set {key} is an option of {owners_text} alone")
     settings_by_method: dict[str, dict[str, Any]] = {}
     for name in methods:
         settings_by_method[name] = {}

@@ -235,7 +235,8 @@ class RecipeFigure(RecipePart):
         fields = FIGURES[self.kind]
         odd = sorted(self.model_fields_set - fields - {"title", "kind"})
         if odd:
-            raise _wrong(f"a {self.kind} has no {odd[0]}", f"it has {', '.join(sorted(fields))}")
+            fields_text = ", ".join(sorted(fields))
+            raise _wrong(f"a {self.kind} has no {odd[0]}", f"it has {fields_text}")
         key = NEEDED.get(self.kind, "title")
         if key not in self.model_fields_set:
             raise _wrong(f"has no {key}", f'add {key} = "..."')
@@ -356,7 +357,8 @@ def _error(part: type[RecipePart], body: Any, mistake: Any) -> UsageError:
     if mistake["type"] == "extra_forbidden":
         innermost = PARTS[above[0]] if above else part
         keys = [field.alias or name for name, field in innermost.model_fields.items()]
-        return UsageError(f"{where}: unknown key {key!r}", nearest(str(key), keys))
+        key_hint = nearest(str(key), keys)
+        return UsageError(f"{where}: unknown key {key!r}", key_hint)
     if mistake["type"] == "missing":
         return UsageError(f"{where} has no {key}", "recipes/README.md shows one")
     sentence = mistake["msg"]

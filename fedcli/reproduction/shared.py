@@ -120,12 +120,14 @@ class Shared(AbstractContextManager["Shared"]):
             path = outcome.scores.resolve().relative_to(self.work.resolve())
             end = {"scores": path.as_posix()}
         else:
+            ended_at = str(time.time_ns())
             end = {
                 "failed": outcome.sentence,
                 "hint": outcome.hint,
-                "at": str(time.time_ns()),
+                "at": ended_at,
             }
-        write_text(self._path(outcome.cell), json.dumps(end, ensure_ascii=False) + "\n")
+        line = json.dumps(end, ensure_ascii=False)
+        write_text(self._path(outcome.cell), line + "\n")
         self.give_back(outcome.cell)
 
     def ended(self, cell: RecipeCell) -> Outcome | None:
@@ -171,7 +173,8 @@ class Shared(AbstractContextManager["Shared"]):
         return end
 
     def _path(self, cell: RecipeCell) -> Path:
-        return self.work / CELLS / f"{self._id(cell)}.json"
+        folder = self.work / CELLS
+        return folder / f"{self._id(cell)}.json"
 
     def _id(self, cell: RecipeCell) -> str:
         evaluate = cell.evaluate.argv() if cell.evaluate else None
@@ -181,7 +184,8 @@ class Shared(AbstractContextManager["Shared"]):
         """The names under which it and its trainings are claimed."""
         names = [self._id(cell)]
         if cell.train.then:
-            names.append(self._training(replace(cell.train, then=None), cell))
+            this_cell_alone = replace(cell.train, then=None)
+            names.append(self._training(this_cell_alone, cell))
         names.append(self._training(cell.train, cell))
         return names
 
@@ -260,7 +264,8 @@ class Board:
     @property
     def count(self) -> str:
         """The number of cells that have ended."""
-        return f"[{len(self.ended)}/{len(self.shared.cells)}]"
+        total = len(self.shared.cells)
+        return f"[{len(self.ended)}/{total}]"
 
     @property
     def rest(self) -> str:
@@ -268,7 +273,8 @@ class Board:
         rounds = sum(self.rounds_left.values())
         if not self.passed or not rounds:
             return ""
-        seconds = rounds * (time.monotonic() - self.began) / self.passed
+        elapsed = time.monotonic() - self.began
+        seconds = rounds * elapsed / self.passed
         return f"; {span(seconds)} left"
 
 
@@ -280,7 +286,8 @@ def _joined(number: str, how: str) -> str:
 
 
 def _digest(body: Any) -> str:
-    return hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
+    text = json.dumps(body)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def dealt(sources: dict[RecipeCell, Path], part: str) -> list[RecipeCell]:
@@ -314,9 +321,10 @@ def _is_count(word: str) -> bool:
 def _length(cell: RecipeCell, source: Path) -> float:
     """The length of a cell beside others, in passes forward over an image."""
     plan = resolved(cell.train)
+    passes_per_step = passes_of(resolve(plan.method or ""))
     passes, _ = per_image(
         PASSES,
-        passes_of(resolve(plan.method or "")),
+        passes_per_step,
         plan.epochs,
     )
     return plan.rounds * images(source) * passes
@@ -324,4 +332,5 @@ def _length(cell: RecipeCell, source: Path) -> float:
 
 def images(source: Path) -> int:
     """The images that the clients of a manifest train on."""
-    return sum(client["train"] for client in manifest.read(source).body["roster"])
+    roster = manifest.read(source).body["roster"]
+    return sum(client["train"] for client in roster)

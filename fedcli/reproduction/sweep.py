@@ -96,9 +96,10 @@ def read_axes(over: Sequence[str]) -> Axes:
             grid.append(axis)
     for name, values_of_name in texts.items():
         if len(values_of_name) > 1 or "" in values_of_name:
+            example = f"write --over {name}={EXAMPLES[name]}"
             raise UsageError(
                 f"--over {name} is given twice or without a value",
-                f"write --over {name}={EXAMPLES[name]}",
+                example,
             )
     methods: list[str] = []
     for values in texts[METHOD]:
@@ -214,7 +215,8 @@ def _rows(methods: Sequence[str], grid: Grid) -> list[RecipeRow]:
             if grid:
                 row = plain.with_values(dict(zip(grid, combination, strict=True)))
             if len(methods) == 1:
-                row = row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")})
+                short_name = row.name.removeprefix(f"{method}, ")
+                row = row.model_copy(update={"name": short_name})
             rows.append(row)
     return rows
 
@@ -266,7 +268,8 @@ def _axis(method: str, axis: str) -> tuple[str, list[Any]]:
     if stage == "train" and name.replace("_", "-") not in train_flags:
         hint = nearest(name, {*options, *train_flags})
         raise UsageError(f"neither {method} nor train has an option {name!r}", hint)
-    return f"{stage}.{name}", [_value(word) for word in words]
+    words_as_values = [_value(word) for word in words]
+    return f"{stage}.{name}", words_as_values
 
 
 def _value(word: str) -> Any:
@@ -318,9 +321,11 @@ class PlannedSweep:
 
     def folder(self, work: Path) -> Path:
         """The folder that its tables go to."""
-        lines = {"cells": [" ".join(cell.train.argv()) for cell in self.cells]}
+        commands = [" ".join(cell.train.argv()) for cell in self.cells]
+        lines = {"cells": commands}
         identity = manifest.identity(lines, [self.data])
-        return work / "sweeps" / f"{self.recipe.name[:LONGEST_NAME]}-{identity}"
+        name = self.recipe.name[:LONGEST_NAME]
+        return work / "sweeps" / f"{name}-{identity}"
 
 
 def planned(
@@ -354,7 +359,8 @@ def planned(
         path = source(data, work, "partition", "dataset")
         path, left_out = leaving_out(axes.sites, path, divided(path))
         for options in left_out.values():
-            paths[(options,)] = partition.run(replace(options, dataset=path, work=work)).path
+            of_dataset = replace(options, dataset=path, work=work)
+            paths[(options,)] = partition.run(of_dataset).path
     else:
         path = partition.for_training(source(data, work, *DATA), work)
         paths[()] = path
@@ -426,17 +432,20 @@ def _held_out_row(
     """A line: the score on the site that was left out, and on each site's images of the test
     part."""
     score = run.held_out.versions["clean"][metric]
+    interval = table.Cell(_interval(score))
+    images = table.Cell(str(score.count))
     row = [
         table.Cell(run.name),
         table.percent(score.last),
-        table.Cell(_interval(score)),
-        table.Cell(str(score.count)),
+        interval,
+        images,
     ]
     by_site = run.test_part.groups[attribute]["clean"].get(metric, {})
     for name in names:
         of_site = by_site.get(name)
         if of_site:
-            row.append(table.percent(of_site.last, doubtful=bool(of_site.small)))
+            is_doubtful = bool(of_site.small)
+            row.append(table.percent(of_site.last, doubtful=is_doubtful))
         else:
             row.append(table.Cell())
     return row
@@ -445,7 +454,9 @@ def _held_out_row(
 def _interval(score: Score) -> str:
     if score.low is None or score.high is None:
         return table.NONE
-    return f"{percents(score.low, 2)} to {percents(score.high, 2)}"
+    low = percents(score.low, 2)
+    high = percents(score.high, 2)
+    return f"{low} to {high}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -55,9 +55,10 @@ def make_partition(
     dataset = manifest.find(dataset, "dataset")
     body = manifest.verify(dataset, "dataset").body
     scheme.check(body)
+    recorded = scheme.recorded(body)
     options = {
         "scheme": scheme.name,
-        **scheme.recorded(body),
+        **recorded,
         "val": val,
         "minimum": minimum,
         "seed": seed,
@@ -123,7 +124,8 @@ def _check_sizes(division: Division, minimum: int, scheme: Scheme) -> None:
     others = ""
     if len(small) > 1:
         do = "does" if len(small) == 2 else "do"
-        others = f" (and so {do} {len(small) - 1} more)"
+        others_count = len(small) - 1
+        others = f" (and so {do} {others_count} more)"
     hint = f"try {scheme.advice()}"
     if minimum > 1:
         hint = f"try a lower --minimum, {scheme.advice()}"
@@ -156,18 +158,22 @@ def _write(
     described = skew.describe(
         names, owned, pool.y, classes, None if pool.patient is None else numbers
     )
-    train = np.concatenate([parts["train"] for parts in rows.values()])
-    val = np.concatenate([parts["val"] for parts in rows.values()])
+    train_rows = [parts["train"] for parts in rows.values()]
+    train = np.concatenate(train_rows)
+    val_rows = [parts["val"] for parts in rows.values()]
+    val = np.concatenate(val_rows)
     all_parts = {"train": train, "val": val, "test": test_rows}
     body = {name: dataset[name] for name in manifest_bodies.POOLED}
     if labels.is_multi_label(dataset):
         body["task"] = labels.MULTI_LABEL
     body["dataset"] = dataset["name"]
     body["scheme"] = scheme.name
-    body["roster"] = [_roster_entry(pool, name, parts, classes) for name, parts in rows.items()]
+    entries = [_roster_entry(pool, name, parts, classes) for name, parts in rows.items()]
+    body["roster"] = entries
     body["corrupted_last"] = None
     train_count = int((pool.split == TRAIN).sum())
-    body["dropped"] = train_count - len(np.unique(np.concatenate(owned)))
+    rows_of_all = np.unique(np.concatenate(owned))
+    body["dropped"] = train_count - len(rows_of_all)
     body["unit_overlap"] = described["units_in_several"]
     body["skew"] = described
     body.update(shared_patients.of_parts(dataset["unit"], pool, all_parts))
@@ -198,11 +204,13 @@ def _rows_by_client(
     rows: Rows = {}
     for name, owned in division.train.items():
         rng = np.random.default_rng(derive("validation", options["seed"], name))
-        validates = hold_out(single[owned], numbers[owned], options["val"], rng)
+        labels_of_client = single[owned]
+        validates = hold_out(labels_of_client, numbers[owned], options["val"], rng)
         test = test_rows if is_alone else division.test.get(name, owned[:0])
+        val = owned[validates]
         rows[name] = {
             "train": owned[~validates],
-            "val": owned[validates],
+            "val": val,
             "test": test,
         }
     return rows
@@ -216,7 +224,8 @@ def _roster_entry(
 ) -> Body:
     entry: Body = {part: len(rows) for part, rows in parts.items()}
     entry["client"] = client
-    entry["class_counts"] = labels.counts(pool.y[parts["train"]], classes).tolist()
+    class_counts = labels.counts(pool.y[parts["train"]], classes)
+    entry["class_counts"] = class_counts.tolist()
     return entry
 
 
@@ -236,8 +245,10 @@ def hold_out(
     )
     order = rng.permutation(len(first_images))
     # a patient counts for the class of its first image
-    order = order[np.argsort(y[first_images][order], kind="stable")]
-    count = min(int(share * len(order) + 0.5), len(order) - 1)
+    labels_in_order = y[first_images][order]
+    order = order[np.argsort(labels_in_order, kind="stable")]
+    rounded_share = int(share * len(order) + 0.5)
+    count = min(rounded_share, len(order) - 1)
     steps = even_steps(count, rng) * len(order)
     chosen = np.zeros(len(order), bool)
     chosen[order[steps.astype(np.int64)]] = True
@@ -251,12 +262,14 @@ def _write_sites(folder: Path, pool: Pool, rows: Rows) -> None:
     if len(distinct) < len(files):  # two names differ only in what was replaced
         for k, client in enumerate(rows):
             files[client] += f"-{k}"
-    for client, file in console.progress(list(files.items()), label="site files", total=len(files)):
+    clients = list(files.items())
+    for client, file in console.progress(clients, label="site files", total=len(files)):
         site_rows = np.concatenate(list(rows[client].values()))
+        path = folder / f"{file}.h5"
         copy_pool(
             pool,
             site_rows,
-            folder / f"{file}.h5",
+            path,
             pool.pixels(site_rows),
         )
 
@@ -338,7 +351,8 @@ def _differences(
     """A sentence on the largest distance of labels, and of each attribute, between two clients."""
     shares = [f"{100 * distance:.0f} % of their labels"]
     for name, share in distances.items():
-        shares.append(f"{100 * share:.0f} % of their {_plural(name)}")
+        percent = 100 * share
+        shares.append(f"{percent:.0f} % of their {_plural(name)}")
     who = f"two most different {clients_called}" if count > 2 else f"two {clients_called}"
     return f"The {who} differ in {console.listed(shares)}."
 

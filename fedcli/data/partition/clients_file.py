@@ -68,7 +68,8 @@ def read(
         raise FedcliError(sentence, f"give one of {suffixes}")
     size = path.stat().st_size
     if size > LARGEST:
-        raise FedcliError(f"{path} has {size} bytes", f"a file of clients has at most {LARGEST}")
+        limit = f"a file of clients has at most {LARGEST}"
+        raise FedcliError(f"{path} has {size} bytes", limit)
     unknown: list[str] = []
     if suffix == ".npy" and order is not None:
         rows, unknown = _find_rows(path, _read_npy(path, order), ids)
@@ -114,7 +115,8 @@ def _read_npy(path: Path, order: Path) -> Images:
     numbers = read_npy(path)
     names = _order(order)
     rows = counted(len(names), "row", "rows")
-    _check_numbers(path, numbers, len(names), f"{order.name} has {rows}")
+    size_text = f"{order.name} has {rows}"
+    _check_numbers(path, numbers, len(names), size_text)
     images = {}
     for client, indices in numbers.items():
         images[client] = [names[i] for i in indices]
@@ -154,7 +156,8 @@ def _find_rows(
         for name in names:
             named_rows = rows_by_id.get(name) or _spelt(name, rows_by_spelling)
             if len(named_rows) > 1:
-                both = " or ".join(ids[row] for row in named_rows[:2])
+                first_rows = named_rows[:2]
+                both = " or ".join(ids[row] for row in first_rows)
                 hint = "write the whole id, as in the dataset"
                 raise FedcliError(f"{path}: {name} may be {both}", hint)
             if not named_rows:
@@ -216,7 +219,8 @@ def _order(path: Path) -> list[str]:
     head, records = read_cells(path, CSV_HINT)
     column = _column_of(ID_COLUMNS, head)
     if column is None:
-        raise FedcliError(f"{path} has no column 'id'", f"columns: {', '.join(head)}")
+        columns_text = ", ".join(head)
+        raise FedcliError(f"{path} has no column 'id'", f"columns: {columns_text}")
     return [record[column] for record in records]
 
 
@@ -289,10 +293,12 @@ class FromFile(Scheme):
     ) -> Division:
         training = np.flatnonzero(pool.split == TRAIN)
         by_class = np.argsort(pool.single[training], kind="stable")
+        ids = pool.id.tolist()
+        sorted_by_class = training[by_class]  # as FedISM's train.csv
         rows, unknown = read(
             self.clients_file,
-            pool.id.tolist(),
-            training[by_class],  # FedISM's train.csv is sorted by class
+            ids,
+            sorted_by_class,
             column=self.client_column,
             order=self.order_file,
         )
@@ -322,7 +328,8 @@ class FromFile(Scheme):
         name = self.clients_file.name
         if unknown:
             images = counted(len(unknown), "image", "images")
-            console.say(f"{name} names {images} that the dataset does not have: {unknown[0]}")
+            first_unknown = unknown[0]
+            console.say(f"{name} names {images} that the dataset does not have: {first_unknown}")
         if absent:
             clients = counted(len(absent), "client", "clients")
             verb = "is" if len(absent) == 1 else "are"

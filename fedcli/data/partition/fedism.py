@@ -51,12 +51,14 @@ class Fedism(Counted):
         """In the order of the authors' draws; the last `corrupted` clients are to be corrupted."""
         corrupted = self.corrupted
         clean = self.clients - corrupted
-        stream = np.random.RandomState((SEED + images.seed) % 2**32)
+        numpy_seed = (SEED + images.seed) % 2**32
+        stream = np.random.RandomState(numpy_seed)
         owner = np.empty(len(images), np.int64)
         for label in np.unique(images.y):
             rows = np.flatnonzero(images.y == label)
             # half to even, as they have it
-            clean_count = int(np.round(clean / self.clients * len(rows)))
+            clean_share = clean / self.clients
+            clean_count = int(np.round(clean_share * len(rows)))
             corrupted_count = len(rows) - clean_count
             of_clean = stream.dirichlet(np.full(clean, self.alpha))
             of_corrupted = stream.dirichlet(np.full(corrupted, self.alpha))
@@ -107,4 +109,5 @@ class Fedism(Counted):
         return listed
 
     def advice(self) -> str:
-        return f"--dirichlet {max(10, 10 * self.alpha):g}, fewer --clients, or another --seed"
+        larger_alpha = max(10, 10 * self.alpha)
+        return f"--dirichlet {larger_alpha:g}, fewer --clients, or another --seed"

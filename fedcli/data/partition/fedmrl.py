@@ -39,7 +39,8 @@ class Fedmrl(Random):
         rng = images.rng
         clients = np.arange(self.clients)
         labels = np.unique(y)
-        class_of_client = rng.permutation(len(labels))[clients % len(labels)]  # [H]
+        class_order = rng.permutation(len(labels))
+        class_of_client = class_order[clients % len(labels)]  # [H]
         drawn_odds = rng.normal(0.5, 1, (self.clients, len(labels)))
         odds = np.clip(drawn_odds, 0, 1)  # [H, C] Eq. 11
         odds[clients, class_of_client] = self.eta
@@ -48,9 +49,11 @@ class Fedmrl(Random):
         for k, label in enumerate(labels):
             rows = rng.permutation(np.flatnonzero(y == label))
             shards = min(SHARDS, len(rows))
-            p = odds[:, k] / odds[:, k].sum()
+            class_odds = odds[:, k]
+            p = class_odds / class_odds.sum()
             client_of_shard = rng.choice(self.clients, shards, p=p)  # [S]
-            shard_of_row = np.arange(len(rows)) * shards // len(rows)
+            steps = np.arange(len(rows)) * shards
+            shard_of_row = steps // len(rows)
             owner[rows] = client_of_shard[shard_of_row]
         return owner
 

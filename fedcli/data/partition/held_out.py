@@ -59,7 +59,8 @@ def held_out(
     attribute, value = _parts(text, dividing, dataset, flag)
     values = dataset["attributes"][attribute]
     if value not in values:
-        raise UsageError(f"{flag}: {attribute} is never {value!r}", nearest(value, values))
+        value_hint = nearest(value, values)
+        raise UsageError(f"{flag}: {attribute} is never {value!r}", value_hint)
     return HeldOutSite(attribute, value)
 
 
@@ -74,7 +75,8 @@ def left_out(
         if scheme.whole and not _is_of_attribute(text, dataset):
             sites.append(HeldOutSite("", text))  # a client of a file
         else:
-            sites.append(held_out(text, getattr(scheme, "by", ()), dataset, "--without"))
+            attributes = getattr(scheme, "by", ())
+            sites.append(held_out(text, attributes, dataset, "--without"))
     return sites
 
 
@@ -192,7 +194,8 @@ def _parts(
     name, equals, value = text.partition("=")
     if equals and name in attributes:
         return name, value
-    likely = [name for name in (*dividing, dataset["sites"]) if name in attributes]
+    candidates = (*dividing, dataset["sites"])
+    likely = [name for name in candidates if name in attributes]
     for name in (*likely, *attributes):
         if text in attributes[name]:
             return name, text

@@ -51,7 +51,8 @@ class Iid(Random):
     def owners(self, images: Images) -> np.ndarray:
         owner = np.empty(len(images), np.int64)
         order = images.rng.permutation(len(images))
-        owner[order] = np.arange(len(images)) % self.clients
+        turns = np.arange(len(images))
+        owner[order] = turns % self.clients
         return owner
 
 
@@ -89,7 +90,8 @@ class ShardDeal(Random):
         rng = images.rng
         order = rng.permutation(len(images))
         order = order[np.argsort(images.y[order], kind="stable")]
-        shard = np.arange(len(images)) * count // len(images)
+        places = np.arange(len(images)) * count
+        shard = places // len(images)
         client_of_shard = rng.permutation(count) // self.shards
         owner = np.empty(len(images), np.int64)
         owner[order] = client_of_shard[shard]
@@ -131,13 +133,16 @@ class DirichletBalanced(Dirichlet):
         y = images.y
         rng = images.rng
         labels, counts = np.unique(y, return_counts=True)  # [C]
-        shares = rng.dirichlet(np.full(self.clients, self.alpha), len(labels))  # [C, K]
+        alphas = np.full(self.clients, self.alpha)
+        shares = rng.dirichlet(alphas, len(labels))  # [C, K]
         plain = shares.T * counts  # [K, C] images expected
-        sizes = _sizes(plain.sum(1), len(y), images.minimum or None)  # [K]
+        expected = plain.sum(1)
+        sizes = _sizes(expected, len(y), images.minimum or None)  # [K]
         table = np.maximum(plain, 1e-9)  # a zero could never be scaled up
         for _ in range(SCALINGS):
             table *= counts / table.sum(0)
-            table *= (sizes / table.sum(1))[:, None]
+            factors = sizes / table.sum(1)
+            table *= factors[:, None]
         whole_table = _whole_table(table, sizes, counts)
         clients = np.arange(self.clients)
         owner = np.empty(len(y), np.int64)
@@ -157,7 +162,8 @@ def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
     spare = np.maximum(plain - smallest, 0)
     if not spare.any():
         spare = np.ones(count)
-    sizes = smallest + spare * (total - count * smallest) / spare.sum()
+    needed = total - count * smallest
+    sizes = smallest + spare * needed / spare.sum()
     return _whole(sizes, total, np.full(count, total))
 
 
@@ -165,7 +171,8 @@ def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
     """Whole numbers [K] in proportion to others, none above its limit, that sum to total; largest
     remainders first."""
     exact = numbers * (total / numbers.sum())
-    whole = np.minimum(np.floor(exact + 1e-9).astype(np.int64), limit)
+    floors = np.floor(exact + 1e-9).astype(np.int64)
+    whole = np.minimum(floors, limit)
     while lacking := total - whole.sum():
         free = np.flatnonzero(whole < limit)
         by_remainder = np.argsort((whole - exact)[free], kind="stable")
@@ -188,6 +195,8 @@ def _whole_table(
     whole = np.zeros(table.shape, np.int64)
     for c, count in enumerate(counts):
         dealt = whole.sum(1)
-        lacking = np.maximum(running_total[:, c] - dealt, 1e-9)
-        whole[:, c] = _whole(lacking, count, sizes - dealt)
+        still_due = running_total[:, c] - dealt
+        lacking = np.maximum(still_due, 1e-9)
+        room = sizes - dealt
+        whole[:, c] = _whole(lacking, count, room)
     return whole

@@ -114,8 +114,9 @@ class Scheme:
         parts = self.assign(images)
         if self.code is None:
             return parts
+        code = f"{self.code}: assign of {self.name}"
         return _checked(
-            f"{self.code}: assign of {self.name}",
+            code,
             parts,
             len(images),
         )
@@ -131,7 +132,8 @@ class Scheme:
         overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
         assigned = self._assigned(images_of(pool, rows, dataset, seed, minimum))
-        return Division({name: rows[part] for name, part in assigned.items()})
+        rows_by_client = {name: rows[part] for name, part in assigned.items()}
+        return Division(rows_by_client)
 
     def advice(self) -> str:
         """Advice that gives the smallest client more images, after "try"."""
@@ -233,7 +235,8 @@ def _checked(code: str, parts: Any, count: int) -> Parts:
     for client, part in parts.items():
         if not isinstance(client, str) or not PLAIN.fullmatch(client):
             hint = "a client is called by a text without / and \\, such as client-00"
-            raise OwnCodeError(f"{code} named a client {str(client)[:80]!r}", hint)
+            client_text = str(client)[:80]
+            raise OwnCodeError(f"{code} named a client {client_text!r}", hint)
         try:
             rows = np.asarray(part)
         except ValueError:  # a list of lists that are not of one length
@@ -265,8 +268,9 @@ def images_of(
 ) -> Images:
     """Some rows of a pool as what a scheme divides."""
     groups = {name: column[rows] for name, column in pool.groups.items()}
+    labels_of_rows = pool.single[rows]
     return Images(
-        pool.single[rows],
+        labels_of_rows,
         groups,
         dataset["attributes"],
         seed,
@@ -293,23 +297,27 @@ def client_names(count: int) -> list[str]:
 def by_owner(owner: np.ndarray, clients: int) -> list[np.ndarray]:
     """Rising indices of each client from each image's owner [N]; -1 is nobody."""
     order = np.argsort(owner, kind="stable")
-    ends = np.searchsorted(owner[order], np.arange(clients + 1))
-    return [order[a:b] for a, b in pairwise(ends)]
+    clients_and_end = np.arange(clients + 1)
+    ends = np.searchsorted(owner[order], clients_and_end)
+    bounds = pairwise(ends)
+    return [order[a:b] for a, b in bounds]
 
 
 def even_steps(count: int, rng: np.random.Generator) -> np.ndarray:
     """Rising numbers [count] in [0, 1), evenly spaced from a random start."""
     below_one = np.nextafter(1, 0)  # where the sum would be rounded up
-    return np.minimum((np.arange(count) + rng.random()) / max(count, 1), below_one)
+    starts = np.arange(count) + rng.random()
+    return np.minimum(starts / max(count, 1), below_one)
 
 
 def cut(shares: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Rising owners [count]; each client's number is its share of count, rounded up or down at
     random."""
     edges = np.cumsum(shares)
+    steps = even_steps(count, rng)
     return np.searchsorted(
         edges / edges[-1],
-        even_steps(count, rng),
+        steps,
         side="right",
     )
 
@@ -379,7 +387,8 @@ def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:
             raise UsageError(f"{of_scheme} has no option {key!r}", hint)
     for key, option in declared.items():
         if option.default is MISSING and key not in settings:
-            raise UsageError(f"{of_scheme} needs {key}: {option.meaning}", f"--set {key}=VALUE")
+            usage = f"--set {key}=VALUE"
+            raise UsageError(f"{of_scheme} needs {key}: {option.meaning}", usage)
     return scheme(**settings)
 
 

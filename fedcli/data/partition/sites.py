@@ -57,10 +57,11 @@ def sites_of(
     for attribute in attributes:
         column = groups[attribute]
         is_unknown = (sites < 0) | (column < 0)
+        values_count = len(values[attribute])
         sites = np.where(
             is_unknown,
             -1,
-            sites * len(values[attribute]) + column,
+            sites * values_count + column,
         )
         names = _combined(names, values[attribute])
     return sites, names
@@ -99,7 +100,8 @@ class By(Scheme):
     def assign(self, images: Images) -> Parts:
         sites, names = known_sites(images, self.by)
         parts = by_owner(sites, len(names))
-        return {name: part for name, part in zip(names, parts, strict=True) if len(part)}
+        client_parts = zip(names, parts, strict=True)
+        return {name: part for name, part in client_parts if len(part)}
 
     def divide(
         self,
@@ -147,14 +149,17 @@ class Shares(Counted):
         hint = f"give one number per value ({', '.join(values)}), {example}"
         texts = [text for text in self.shares.split(";") if text]
         rows = _numbers(texts)
-        if {len(row) for row in rows} != {len(values)}:
+        widths = {len(row) for row in rows}
+        if widths != {len(values)}:
             typed = " and ".join(texts) or "missing"
             numbers = counted(len(values), "number", "numbers")
             raise UsageError(f"--shares is {typed}: expected rows of {numbers}", hint)
         if len(rows) == 1:
             rows = _rotations(rows[0])
-        for value, column in zip(values, zip(*rows, strict=True), strict=True):
-            if not min(column) >= 0 or abs(sum(column) - 1) > 1e-6:
+        columns = zip(*rows, strict=True)
+        for value, column in zip(values, columns, strict=True):
+            smallest = min(column)
+            if not smallest >= 0 or abs(sum(column) - 1) > 1e-6:
                 shares = ", ".join(map(str, column))
                 must = "they must be at least 0 and sum to 1"
                 raise UsageError(f"the shares of {value!r} are {shares}: {must}", hint)
@@ -168,7 +173,8 @@ class Shares(Counted):
         """Each share of a value's images is kept in every class."""
         sites, _ = known_sites(images, self.by)
         rows = np.array(self.rows(images.attributes))
-        row_of_client = np.arange(self.clients) * len(rows) // self.clients  # [K]
+        steps = np.arange(self.clients) * len(rows)
+        row_of_client = steps // self.clients  # [K]
         clients_of_row = np.bincount(row_of_client)
         # [K, V] columns sum to one
         shares = rows[row_of_client] / clients_of_row[row_of_client, None]
@@ -186,7 +192,8 @@ def _rotations(row: list[float]) -> list[list[float]]:
     rotations = []
     for turn in range(len(row)):
         start = len(row) - turn
-        rotations.append(row[start:] + row[:start])
+        rotated = row[start:] + row[:start]
+        rotations.append(rotated)
     return rotations
 
 
@@ -195,7 +202,8 @@ def _numbers(texts: list[str]) -> list[list[float]]:
     rows = []
     for text in texts:
         try:
-            rows.append([float(number) for number in text.split(",")])
+            numbers = [float(number) for number in text.split(",")]
+            rows.append(numbers)
         except ValueError:
             return []
     return rows
@@ -222,7 +230,8 @@ class Domains(Counted):
             raise UsageError(f"{clients} cannot be divided evenly among {among}", hint)
         if self.portion * of_domain > 1 + 1e-9:
             share = counted(of_domain, "client has", "clients share")
-            hint = f"at most {1 / of_domain:g}, since {share} a domain"
+            most = 1 / of_domain
+            hint = f"at most {most:g}, since {share} a domain"
             raise UsageError(f"the portion {self.portion} is out of range", hint)
 
     def assign(self, images: Images) -> Parts:
@@ -292,7 +301,8 @@ class OfEach(Scheme):
         test: Parts = {}
         column = pool.groups[self.attribute]
         for index, value in enumerate(dataset["attributes"][self.attribute]):
-            pool_of_value = replace(pool, split=np.where(column == index, pool.split, UNUSED))
+            split = np.where(column == index, pool.split, UNUSED)
+            pool_of_value = replace(pool, split=split)
             if not (pool_of_value.split == TRAIN).any():
                 continue
             division = self.schemes[value].divide(
@@ -368,5 +378,6 @@ def _cover(
         spare = np.flatnonzero(same_class > 1)
         if len(spare):
             replaced = rng.choice(spare)
-            part[replaced] = rng.choice(rows[y[rows] == label])
+            of_class = rows[y[rows] == label]
+            part[replaced] = rng.choice(of_class)
     return part

@@ -169,7 +169,8 @@ def find(name: str) -> NamedDataset:
     if offered:
         return offered[0]
     names = [*SOURCES, *REGISTERED, *extensions.packages("datasets")]
-    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*names, *ALIASES], names))
+    name_hint = nearest(name.lower(), [*names, *ALIASES], names)
+    raise UsageError(f"unknown dataset {name!r}", name_hint)
 
 
 def plain(name: str) -> str:

@@ -40,7 +40,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
             if label >= len(CLASSES) or kind >= len(KINDS):
                 sentence = f"{path}: record {i} is of class {label} and kind {kind}"
                 raise FedcliError(sentence, "download it again")
-            images.append(Row(f"{part}/{i}", label, file, part == "test", {"kind": kind}))
+            is_test = part == "test"
+            images.append(Row(f"{part}/{i}", label, file, is_test, {"kind": kind}))
     listing = Listing(images, {"kind": KINDS}, tables=sorted(files))
     return divided(listing, choices)
 
@@ -59,7 +60,8 @@ def _records(path: Path) -> np.ndarray:
     size = path.stat().st_size
     if not size or size % RECORD:
         raise FedcliError(f"{path} is no number of records of {RECORD} bytes", "download it again")
-    return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)
+    numbers = np.memmap(path, np.uint8, mode="r")
+    return numbers.reshape(-1, RECORD)
 
 
 # the synthetic sample
@@ -72,15 +74,19 @@ def sample(folder: Path) -> None:
     (folder / HOME).mkdir(parents=True)
     for part, count in EACH.items():
         labels = np.tile(np.arange(len(CLASSES)), count)
-        pixels = pictures(f"cifar100-{part}", labels, SIDE).transpose(
+        images = pictures(f"cifar100-{part}", labels, SIDE)
+        pixels = images.transpose(
             0,
             3,
             1,
             2,
         )
-        columns = [(labels % len(KINDS))[:, None], labels[:, None], pixels.reshape(len(labels), -1)]
+        kinds = labels % len(KINDS)
+        flat_pixels = pixels.reshape(len(labels), -1)
+        columns = [kinds[:, None], labels[:, None], flat_pixels]
         records = np.concatenate(columns, axis=1).astype(np.uint8)
-        (folder / HOME / FILES[part]).write_bytes(records.tobytes())
+        path = folder / HOME / FILES[part]
+        path.write_bytes(records.tobytes())
 
 
 SOURCE = Source(rows, decode, sample)

@@ -108,9 +108,8 @@ def listed(
             continue
         groups = {name: place(fact[name], values) for name, values in attributes.items()}
         test = bool(fact.get("test", False))
-        images.append(
-            Row(fact["id"], fact["label"], file, test, groups, _text(fact.get("patient")))
-        )
+        patient_id = _text(fact.get("patient"))
+        images.append(Row(fact["id"], fact["label"], file, test, groups, patient_id))
     has_patients = any(row.patient for row in images)
     names = patient if has_patients else None
     return Listing(

@@ -65,7 +65,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
                 tables |= {file, _labels_of(file)}
             for name, label, source in members:
                 row_id = f"{domain}/{part}/{name}"
-                images.append(Row(row_id, label, source, part == "test", groups))
+                is_test = part == "test"
+                images.append(Row(row_id, label, source, is_test, groups))
     attributes = {"domain": list(files_by_domain)}
     return divided(Listing(images, attributes, tables=sorted(tables)), choices)
 
@@ -85,10 +86,13 @@ def _files_by_domain(raw: Path) -> dict[str, tuple[str, str]]:
             absent.append(domain)
     if len(files) < 2:
         count = f"only {next(iter(files))}" if files else "none"
-        sentence = f"{raw} has {count} of {', '.join(DOMAINS)}"
+        domains_text = ", ".join(DOMAINS)
+        sentence = f"{raw} has {count} of {domains_text}"
         raise FedcliError(sentence, "it takes two; see fedcli datasets digits")
     if absent:
-        console.say(f"{raw} has no {' and no '.join(absent)}: the domains are {', '.join(files)}")
+        absent_text = " and no ".join(absent)
+        present_text = ", ".join(files)
+        console.say(f"{raw} has no {absent_text}: the domains are {present_text}")
     return files
 
 
@@ -101,7 +105,8 @@ def _in_container(
     """(name, digit, source) of each image."""
     _, digits = contents(raw / file, domain, part)
     for i, digit in enumerate(digits):
-        yield f"{i:05d}", int(digit), f"{file}#{part}-{i}"
+        row_id = f"{i:05d}"
+        yield row_id, int(digit), f"{file}#{part}-{i}"
 
 
 def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
@@ -113,7 +118,8 @@ def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
         digit = path.parent.name
         if len(digit) != 1 or digit not in "0123456789":
             raise FedcliError(f"{path.parent} is no digit", "expected folders 0 to 9")
-        yield f"{digit}/{path.name}", int(digit), path.relative_to(raw).as_posix()
+        row_id = f"{digit}/{path.name}"
+        yield row_id, int(digit), path.relative_to(raw).as_posix()
 
 
 def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
@@ -161,7 +167,8 @@ def _contents(path: Path, domain: str, part: str, _: tuple[int, int]) -> Arrays:
     else:
         images, labels = read_usps(path)
     _check_arrays(path, images, labels)
-    odd = labels[~np.isin(labels, range(10))].tolist()  # before whole numbers are made of them
+    is_digit = np.isin(labels, range(10))
+    odd = labels[~is_digit].tolist()  # before whole numbers are made of them
     if odd:
         sentence = f"{_labels_path(path)} has the digit {odd[0]:g}, expected 0 to 9"
         raise FedcliError(sentence, FETCH)
@@ -177,7 +184,8 @@ def _check_arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
         sentence = f"{_labels_path(path)}: the labels are {kind}, not one digit each"
         raise FedcliError(sentence, FETCH)
     if len(images) != len(labels):
-        raise FedcliError(f"{path} has {len(images)} images and {len(labels)} labels", FETCH)
+        counts = f"{len(images)} images and {len(labels)} labels"
+        raise FedcliError(f"{path} has {counts}", FETCH)
 
 
 def _sides(shape: Sequence[int]) -> str:
@@ -192,7 +200,8 @@ def read_idx(path: Path) -> np.ndarray:
     if not path.is_file():
         raise FedcliError(f"{path.parent} has no {path.name}", "get the rest of MNIST")
     try:
-        data = _bounded(path, gzip.open if path.suffix == ".gz" else open)
+        opener = gzip.open if path.suffix == ".gz" else open
+        data = _bounded(path, opener)
     except (OSError, EOFError, zlib.error) as error:
         raise FedcliError(f"{path} is not a readable gzip file: {error}", FETCH) from None
     if data[:3] != b"\0\0\x08" or len(data) < 4:
@@ -204,7 +213,8 @@ def read_idx(path: Path) -> np.ndarray:
     start = 4 + 4 * side_count
     if len(data) < start:
         raise FedcliError(f"{path} ends within its header", FETCH)
-    shape = [int(side) for side in np.frombuffer(data[4:start], ">u4")]
+    stored_sides = np.frombuffer(data[4:start], ">u4")
+    shape = [int(side) for side in stored_sides]
     size = len(data) - start
     if size != math.prod(shape):
         raise FedcliError(f"{path} has {size} bytes for {_sides(shape)}", FETCH)
@@ -238,7 +248,8 @@ def read_usps(path: Path) -> Arrays:
             pixels, labels = load_svmlight_file(file, **layout)
     except (OSError, EOFError, ValueError, OverflowError) as error:
         raise FedcliError(f"{path} is not USPS in libsvm's format: {error}", FETCH) from None
-    return _grey(path, (pixels.toarray() + 1) / 2), labels - 1
+    greys = (pixels.toarray() + 1) / 2
+    return _grey(path, greys), labels - 1
 
 
 def read_usps_h5(path: Path, part: str) -> Arrays:
@@ -276,7 +287,8 @@ def read_svhn(path: Path) -> Arrays:
         raise FedcliError(f"{path}: X is {kind}, expected uint8 [32, 32, 3, N]", FETCH)
     if labels.dtype.kind not in "iuf":
         raise FedcliError(f"{path}: y is {labels.dtype}, expected numbers", FETCH)
-    return np.moveaxis(images, 3, 0), np.where(labels == 10, 0, labels)
+    digits = np.where(labels == 10, 0, labels)
+    return np.moveaxis(images, 3, 0), digits
 
 
 def _read_mat(path: Path) -> Arrays:
@@ -284,7 +296,9 @@ def _read_mat(path: Path) -> Arrays:
 
     try:
         sizes = {name: math.prod(shape) for name, shape, _ in whosmat(path)}
-        _check_size(path, max(sizes.get("X", 0), 8 * sizes.get("y", 0)))
+        bytes_of_images = sizes.get("X", 0)
+        bytes_of_labels = 8 * sizes.get("y", 0)
+        _check_size(path, max(bytes_of_images, bytes_of_labels))
         file = loadmat(path, variable_names=["X", "y"])
         return file["X"], file["y"].reshape(-1)
     except KeyError as error:
@@ -320,8 +334,10 @@ def sample(folder: Path) -> None:
         _write_usps(folder / usps, part, labels)
         _write_svhn(folder / svhn, part, labels)
         for n, label in enumerate(labels):
-            image = picture(f"syn-{syn}-{n}", int(label), height=24, width=24)
-            save(folder / "syn" / syn / str(label) / f"{label}_{n:05d}.jpg", image)
+            digit = int(label)
+            image = picture(f"syn-{syn}-{n}", digit, height=24, width=24)
+            path = folder / "syn" / syn / str(label) / f"{label}_{n:05d}.jpg"
+            save(path, image)
 
 
 def _bright(
@@ -331,7 +347,8 @@ def _bright(
     side: int,
 ) -> np.ndarray:
     """uint8 [N, side, side], bright on black."""
-    return 255 - pictures(f"{domain}-{part}", labels, side).min(3)
+    colours = pictures(f"{domain}-{part}", labels, side)
+    return 255 - colours.min(3)
 
 
 def _write_mnist(path: Path, part: str, labels: np.ndarray) -> None:
@@ -342,18 +359,22 @@ def _write_mnist(path: Path, part: str, labels: np.ndarray) -> None:
 
 def _write_idx(path: Path, array: np.ndarray) -> None:
     head = bytes([0, 0, 8, array.ndim])
-    sides = struct.pack(f">{array.ndim}I", *array.shape)
-    packed = gzip.compress(head + sides + array.tobytes(), mtime=0)  # no clock in the file
+    sides_format = f">{array.ndim}I"
+    sides = struct.pack(sides_format, *array.shape)
+    content = head + sides + array.tobytes()
+    packed = gzip.compress(content, mtime=0)  # no clock in the file
     path.write_bytes(packed)
 
 
 def _write_usps(path: Path, part: str, labels: np.ndarray) -> None:
     images = _bright("usps", part, labels, 16)
-    values = images.reshape(len(labels), 256) / 127.5 - 1
+    greys = images.reshape(len(labels), 256)
+    values = greys / 127.5 - 1
     text = ""
     for label, row in zip(labels, values, strict=True):
         cells = [f"{k}:{value:.4g}" for k, value in enumerate(row, 1)]
-        text += f"{label + 1} {' '.join(cells)}\n"
+        cells_text = " ".join(cells)
+        text += f"{label + 1} {cells_text}\n"
     path.write_bytes(bz2.compress(text.encode()))
 
 
@@ -361,8 +382,10 @@ def _write_svhn(path: Path, part: str, labels: np.ndarray) -> None:
     from scipy.io import savemat
 
     images = pictures(f"svhn-{part}", labels, 32)
-    digits = np.where(labels == 0, 10, labels).astype(np.uint8)  # SVHN writes 10 for the digit 0
-    arrays = {"X": np.moveaxis(images, 0, 3), "y": digits[:, None]}
+    svhn_labels = np.where(labels == 0, 10, labels)
+    digits = svhn_labels.astype(np.uint8)  # SVHN writes 10 for the digit 0
+    stored_images = np.moveaxis(images, 0, 3)
+    arrays = {"X": stored_images, "y": digits[:, None]}
     savemat(path, arrays, do_compression=True)
     head = b"MATLAB 5.0 MAT-file, a sample of SVHN".ljust(116)  # no clock in the file
     path.write_bytes(head + path.read_bytes()[116:])

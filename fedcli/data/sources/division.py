@@ -73,7 +73,8 @@ def sample_rows(rows: list[Row], choices: PrepareOptions) -> list[Row]:
     sampled: set[str] = set()
     for label, quota in _quotas(Counter(labels), count).items():
         ids = sorted(ids_by_label[label])
-        np.random.default_rng(derive("sample-images", choices.seed, label)).shuffle(ids)
+        seed = derive("sample-images", choices.seed, label)
+        np.random.default_rng(seed).shuffle(ids)
         sampled.update(ids[:quota])
     return [row for row in rows if row.id in sampled]
 
@@ -109,7 +110,8 @@ def split_rows(
     train_share = 1 - Fraction(str(choices.test))
     test = np.zeros(len(images), bool)  # [P]
     for label, members in by_class:
-        np.random.default_rng(derive("split", choices.seed, label)).shuffle(members)
+        seed = derive("split", choices.seed, label)
+        np.random.default_rng(seed).shuffle(members)
         total = int(images[members].sum())
         room = total - math.floor(train_share * total)
         for member in members:
@@ -139,19 +141,22 @@ def fold_rows(
     fold_of = np.zeros(len(images), int)  # [P]
     totals = [0] * len(folds)
     for label, members in by_class:
-        np.random.default_rng(derive("folds", choices.seed, label)).shuffle(members)
+        seed = derive("folds", choices.seed, label)
+        np.random.default_rng(seed).shuffle(members)
         counts = [0] * len(folds)  # of images of this class
         for member in members:
             _, _, fold = min(zip(counts, totals, folds, strict=True))
             counts[fold] += images[member]
             totals[fold] += images[member]
             fold_of[member] = fold
-    return _marked(rows, fold_of[patient] == choices.fold - 1 - other_folds)
+    test_fold = choices.fold - 1 - other_folds
+    return _marked(rows, fold_of[patient] == test_fold)
 
 
 def _marked(rows: list[Row], test: np.ndarray) -> list[Row]:
     """The images with their part. test: bool [N]."""
-    return [replace(row, test=tests) for row, tests in zip(rows, test.tolist(), strict=True)]
+    row_tests = test.tolist()
+    return [replace(row, test=tests) for row, tests in zip(rows, row_tests, strict=True)]
 
 
 def _patients(rows: list[Row], by_patient: bool) -> tuple[np.ndarray, np.ndarray, ByClass]:

@@ -32,9 +32,11 @@ def picture(
     rng = np.random.default_rng(derive("twin", name))
     blob = _blob(label, height, width)[..., None]
     ground = (1 - 0.6 * tint) * SKIN
-    colour = 60 + 90 * (1 + np.sin(_direction(label) + PHASES))
+    brightness = 1 + np.sin(_direction(label) + PHASES)
+    colour = 60 + 90 * brightness
     noise = rng.normal(0, 8, (height, width, 3))
-    return _rounded(ground * (1 - blob) + colour * blob + noise)
+    background = ground * (1 - blob)
+    return _rounded(background + colour * blob + noise)
 
 
 def pictures(name: str, labels: Iterable[int], side: int) -> np.ndarray:
@@ -49,7 +51,8 @@ def scan(name: str, label: int, *, height: int, width: int) -> np.ndarray:
     """uint8 [height, width]: a bright blob on darker ground, so that noise does not hide it."""
     rng = np.random.default_rng(derive("scan", name))
     noise = rng.normal(0, 40, (height, width))
-    return _rounded(60 + 150 * _blob(label, height, width) + noise)
+    brightness = 150 * _blob(label, height, width)
+    return _rounded(60 + brightness + noise)
 
 
 def _direction(label: int) -> float:
@@ -61,9 +64,13 @@ def _blob(label: int, height: int, width: int) -> np.ndarray:
     """Share of each pixel that is blob, [height, width]."""
     y, x = np.mgrid[:height, :width]
     angle = _direction(label)
-    down = y - (height / 2 + np.sin(angle) * height / 5)
-    across = x - (width / 2 + np.cos(angle) * width / 5)
-    return np.exp(-(down**2 + across**2) / (2 * (height / 7) ** 2))
+    middle_y = height / 2 + np.sin(angle) * height / 5
+    down = y - middle_y
+    middle_x = width / 2 + np.cos(angle) * width / 5
+    across = x - middle_x
+    squared_distance = down**2 + across**2
+    variance = (height / 7) ** 2
+    return np.exp(-squared_distance / (2 * variance))
 
 
 def _rounded(image: np.ndarray) -> np.ndarray:
@@ -89,7 +96,8 @@ def spots(name: str, labels: np.ndarray, side: int = 28) -> np.ndarray:
         row, column = divmod(int(label), 4)
         down = y - 4 - 6.5 * row
         across = x - 4 - 6.5 * column
-        image += 150 * np.exp(-(down**2 + across**2) / 8)
+        squared_distance = down**2 + across**2
+        image += 150 * np.exp(-squared_distance / 8)
     return _rounded(image)
 
 

@@ -142,7 +142,8 @@ def official(rows: list[Row], path: Path, choices: PrepareOptions) -> list[Row]:
         if name != label:
             sentence = f"{row.id} is {label}, but {path} calls it {name}"
             raise FedcliError(sentence, "download both again")
-        marked.append(replace(row, test=fold == choices.fold - 1))
+        is_test = fold == choices.fold - 1
+        marked.append(replace(row, test=is_test))
     return marked
 
 
@@ -181,7 +182,8 @@ def _files(raw: Path, top: Path) -> dict[str, Path]:
         if path.suffix.lower() not in PHOTOGRAPHS:
             continue
         if path.stem in files:
-            folders = f"{files[path.stem].parent.name} and in {path.parent.name}"
+            other_folder = files[path.stem].parent.name
+            folders = f"{other_folder} and in {path.parent.name}"
             raise FedcliError(f"{path.name} lies in {folders}", "remove one of them")
         files[path.stem] = path.relative_to(raw)
     return files
@@ -213,16 +215,21 @@ def sample(folder: Path) -> None:
         organ, kind, name = _folder_of(label)
         tint = 0.5 if organ.startswith("u") else 0.0
         for k in range(EACH):
-            image = str(uuid.UUID(int=derive("hyper-kvasir", name, k) << 64, version=4))
-            path = folder / IMAGES / f"{organ}-tract" / kind / name / f"{image}.jpg"
+            random_bits = derive("hyper-kvasir", name, k) << 64
+            image = str(uuid.UUID(int=random_bits, version=4))
+            findings_folder = folder / IMAGES / f"{organ}-tract" / kind
+            path = findings_folder / name / f"{image}.jpg"
             save_picture(path, names.index(name), tint=tint)
-            labels.append([image, f"{organ[:5].title()} GI", name, kind])
+            tract = f"{organ[:5].title()} GI"
+            labels.append([image, tract, name, kind])
             for count, lines in folds.items():
-                lines.append([f"{image}.jpg", IN_FOLDS.get(label, label), k % count])
+                official_label = IN_FOLDS.get(label, label)
+                lines.append([f"{image}.jpg", official_label, k % count])
     files, findings = COLUMNS
+    table_head = [files, "Organ", findings, "Classification"]
     table(
         folder / IMAGES / TABLE,
-        [files, "Organ", findings, "Classification"],
+        table_head,
         labels,
     )
     for count, lines in folds.items():

@@ -75,7 +75,9 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
             if task:
                 label = tuple(label)
             row_id = f"{part}-{i:06d}"
-            images.append(Row(row_id, label, f"{name}#{part}-{i}", part == "test"))
+            is_test = part == "test"
+            source = f"{name}#{part}-{i}"
+            images.append(Row(row_id, label, source, is_test))
     listing = Listing(
         images,
         tables=[name],
@@ -89,7 +91,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
 def _read_all_labels(path: Path) -> dict[str, np.ndarray]:
     """The labels of all parts, the dropped one too: the classes depend on no option."""
     labels = {part: read_labels(path, part) for part in PARTS}
-    if len({codes.shape[1:] for codes in labels.values()}) > 1:
+    widths = {codes.shape[1:] for codes in labels.values()}
+    if len(widths) > 1:
         sentence = f"{path} has another number of labels per image in some of its parts"
         raise FedcliError(sentence, HINT)
     return labels
@@ -98,7 +101,8 @@ def _read_all_labels(path: Path) -> dict[str, np.ndarray]:
 def _check_all_images(path: Path, labels: dict[str, np.ndarray]) -> Shape:
     """Shape of the training images. Raises FedcliError where another part's differ in theirs."""
     shapes = {part: _check_images(path, part, len(codes)) for part, codes in labels.items()}
-    if len({shape[1:] for shape in shapes.values()}) > 1:
+    image_shapes = {shape[1:] for shape in shapes.values()}
+    if len(image_shapes) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
     return shapes["train"]
 
@@ -117,10 +121,12 @@ def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     part, _, position = member.partition("-")
     path = raw / file
     try:
-        pixels = _pixels(path, f"{part}_images", os.getpid(), stamp(path))
+        array_name = f"{part}_images"
+        pixels = _pixels(path, array_name, os.getpid(), stamp(path))
         shape = pixels.shape[1:]
         size = math.prod(shape)
-        pixels.stream.seek(pixels.start + int(position) * size)
+        image_start = pixels.start + int(position) * size
+        pixels.stream.seek(image_start)
         image = np.frombuffer(pixels.stream.read(size), np.uint8)
         if not _is_volume(pixels.shape):
             return image.reshape(*shape[:2], -1)
@@ -175,7 +181,8 @@ def locate(raw: Path, file: str) -> Path:
         raise FedcliError(f"{raw} has no .npz file", hint)
     if len(archives) > 1:
         names = [path.name for path in archives]
-        sentence = f"{raw} has {len(archives)} .npz files: {', '.join(names)}"
+        archive_names = ", ".join(names)
+        sentence = f"{raw} has {len(archives)} .npz files: {archive_names}"
         raise UsageError(sentence, f"choose one: --set file={names[0]}")
     return archives[0]
 
@@ -244,15 +251,18 @@ def _classes(
     if task:
         count = labels["train"].shape[1]
     else:
-        count = 1 + max(int(codes.max(initial=0)) for codes in labels.values())
+        largest = max(int(codes.max(initial=0)) for codes in labels.values())
+        count = 1 + largest
     set_name = path.stem.split("_")[0]  # pathmnist_224.npz
     names = CLASSES.get(set_name.lower())
     if names is None:
         return [f"class-{label}" for label in range(count)]
     if task and count != len(names):
-        raise FedcliError(f"{path} has {count} labels per image, expected {len(names)}", HINT)
+        expected = len(names)
+        raise FedcliError(f"{path} has {count} labels per image, expected {expected}", HINT)
     if count > len(names):
-        sentence = f"{path} has the label {count - 1}, but only {len(names)} classes"
+        name_count = len(names)
+        sentence = f"{path} has the label {count - 1}, but only {name_count} classes"
         raise FedcliError(sentence, f"rename the file if it is not {set_name}")
     return names
 
@@ -312,7 +322,8 @@ def _header(
     if by_column and len(shape) > 2:
         hint = "save it again from np.ascontiguousarray"
         raise FedcliError(f"{array} is stored column by column", hint)
-    expected = stream.tell() + math.prod(shape) * kind.itemsize
+    size = math.prod(shape) * kind.itemsize
+    expected = stream.tell() + size
     if length != expected:
         raise FedcliError(f"{array} has {length} bytes, expected {expected}", AGAIN)
     return shape, kind
@@ -349,8 +360,10 @@ def sample_of_several(folder: Path) -> None:
         for i in range(count):
             row = labels_of(i, label_count)
             labels.append(row)
-            images.append(spots(f"chestmnist-{part}-{i}", row))
-            people.append([f"{part}-{i:06d}", *PEOPLE[i % len(PEOPLE)]])
+            image = spots(f"chestmnist-{part}-{i}", row)
+            images.append(image)
+            person = PEOPLE[i % len(PEOPLE)]
+            people.append([f"{part}-{i:06d}", *person])
         arrays[f"{part}_images"] = np.stack(images)
         arrays[f"{part}_labels"] = np.stack(labels)  # [N, L]
     _write(folder / "chestmnist.npz", arrays)

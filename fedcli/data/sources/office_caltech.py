@@ -43,7 +43,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
             row_id = f"{domain}/{file.parent.name}/{file.stem}"
             label = CLASSES.index(_class(file.parent))
             source = file.relative_to(raw).as_posix()
-            images.append(Row(row_id, label, source, i % 10 > TEN_TRAIN, groups))
+            is_test = i % 10 > TEN_TRAIN
+            images.append(Row(row_id, label, source, is_test, groups))
     return divided(Listing(images, {"domain": DOMAINS}), choices)
 
 
@@ -95,7 +96,8 @@ def sample(folder: Path) -> None:
                 )
                 if (domain, label, i) in GREY:
                     image = image[..., 0]
-                save(folder / domain / name / f"{stem}.jpg", image)
+                class_folder = folder / domain / name
+                save(class_folder / f"{stem}.jpg", image)
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -67,15 +67,18 @@ def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     groups = {name: _deal(name, labels, choices.seed) for name in SHARES}
     images = []
     for p in range(PATIENTS):
-        codes = {name: int(values[p]) for name, values in groups.items()}
+        group_values = groups.items()
+        codes = {name: int(values[p]) for name, values in group_values}
         for s in range(SLICES):
+            label = int(labels[p])
+            patient = f"patient-{p:04d}"
             row = Row(
                 f"phantom-{p:04d}-{s}",
-                int(labels[p]),
+                label,
                 None,
                 False,
                 codes,
-                f"patient-{p:04d}",
+                patient,
             )
             images.append(row)
     attributes = {name: list(shares) for name, shares in SHARES.items()}
@@ -89,7 +92,8 @@ def _deal(attribute: str, labels: np.ndarray, seed: int) -> np.ndarray:
     codes = np.empty(len(labels), int)
     for label in range(len(CLASSES)):
         members = rng.permutation(np.flatnonzero(labels == label))
-        positions = (np.arange(len(members)) + 0.5) / len(members)
+        middles = np.arange(len(members)) + 0.5
+        positions = middles / len(members)
         codes[members] = np.searchsorted(bounds, positions)
     return codes
 
@@ -104,7 +108,8 @@ def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> np.ndarray:
     plane = _plane(choices.size, HEAD[person["sex"]], rng)
     brain = _brain(plane, VENTRICLES[person["age"]], rng)
     bleed = _bleed(CLASSES[row.label], plane, rng)
-    brain += bleed * BLOOD * rng.uniform(0.6, 1.2) * CONTRAST[person["race"]]
+    contrast = CONTRAST[person["race"]]
+    brain += bleed * BLOOD * rng.uniform(0.6, 1.2) * contrast
     inner_face = rng.uniform(0.88, 0.91)  # of the skull
     density = np.where(plane.radius < 1.06, SCALP, AIR)
     _cover(density, BONE, _within(plane.radius, 1, plane.blur))
@@ -115,16 +120,21 @@ def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> np.ndarray:
 
 def _plane(size: int, head: float, rng: Generator) -> Plane:
     """The pixels of a head that is a little shifted, tilted and stretched."""
-    side = (np.arange(size) + 0.5) / size * 2 - 1
+    pixel_middles = np.arange(size) + 0.5
+    side = pixel_middles / size * 2 - 1
     columns = side - rng.normal(0, 0.03)
     lines = side - rng.normal(0, 0.03)
     across, down = np.meshgrid(columns, lines)
     tilt = rng.normal(0, 0.08)
     width = 0.74 * head * rng.normal(1, 0.025)
     length = 0.9 * head * rng.normal(1, 0.025)
-    x = (across * np.cos(tilt) + down * np.sin(tilt)) / width
-    y = (down * np.cos(tilt) - across * np.sin(tilt)) / length
-    return Plane(x, y, np.hypot(x, y), 2 / size / width)
+    turned_x = across * np.cos(tilt) + down * np.sin(tilt)
+    x = turned_x / width
+    turned_y = down * np.cos(tilt) - across * np.sin(tilt)
+    y = turned_y / length
+    radius = np.hypot(x, y)
+    blur = 2 / size / width
+    return Plane(x, y, radius, blur)
 
 
 def _within(
@@ -133,7 +143,8 @@ def _within(
     blur: float,
 ) -> np.ndarray:
     """1 where distance < limit, 0 outside, with an edge as wide as blur."""
-    return np.clip(0.5 + (limit - distance) / blur, 0, 1)
+    inside = limit - distance
+    return np.clip(0.5 + inside / blur, 0, 1)
 
 
 def _cover(
@@ -153,7 +164,8 @@ def _brain(plane: Plane, ventricles: float, rng: Generator) -> np.ndarray:
     grey = _within(-radius, -0.72 + folds, 0.12)
     brain = WHITE + (GREY - WHITE) * grey + _texture(size, 7, rng) * 1.5
     falx = 6 * _within(np.abs(x), 0.012, blur)
-    brain += falx * _within(-np.abs(y), -0.42, blur)
+    cleft = _within(-np.abs(y), -0.42, blur)
+    brain += falx * cleft
     rim = _within(-radius, -0.76, 0.1)
     grooves = rim * np.clip(_texture(size, 22, rng) - 0.3, 0, 1)
     brain -= 14 * grooves * ventricles
@@ -171,7 +183,8 @@ def _brain(plane: Plane, ventricles: float, rng: Generator) -> np.ndarray:
 def _texture(size: int, waves: int, rng: Generator) -> np.ndarray:
     """Smooth noise [size, size] of about unit spread with this many bumps along a side."""
     coarse = rng.normal(size=(waves + 2, waves + 2))
-    positions = (np.arange(size) + 0.5) / size * waves
+    pixel_middles = np.arange(size) + 0.5
+    positions = pixel_middles / size * waves
     low = positions.astype(int)
     share = positions % 1
     share = share * share * (3 - 2 * share)
@@ -205,10 +218,14 @@ def _at_skull(
     A low power makes it a lens, a high one a crescent.
     """
     angle = np.arctan2(plane.y, plane.x) - side
-    away = np.abs((angle + np.pi) % (2 * np.pi) - np.pi)
+    turned = (angle + np.pi) % (2 * np.pi)
+    away = np.abs(turned - np.pi)
     along = away / reach  # 0 in the middle, 1 at the ends
-    thickness = depth * np.clip(1 - along**power, 0, 1)
-    return _within(0.9 - plane.radius, thickness, plane.blur * 2) * (along < 1)
+    shape = np.clip(1 - along**power, 0, 1)
+    thickness = depth * shape
+    depth_inside = 0.9 - plane.radius
+    blur = plane.blur * 2
+    return _within(depth_inside, thickness, blur) * (along < 1)
 
 
 def _blob(plane: Plane, side: float, rng: Generator) -> np.ndarray:
@@ -220,9 +237,11 @@ def _blob(plane: Plane, side: float, rng: Generator) -> np.ndarray:
     edge = np.ones_like(u)
     for waves, height in ((2, 0.25), (3, 0.12), (5, 0.08)):
         phase = rng.uniform(0, 2 * np.pi)
-        edge += height * np.cos(waves * turn + phase)
+        wave = np.cos(waves * turn + phase)
+        edge += height * wave
     size = rng.uniform(0.11, 0.2)
-    return _within(np.hypot(u, v), size * edge, plane.blur * 2)
+    blur = plane.blur * 2
+    return _within(np.hypot(u, v), size * edge, blur)
 
 
 SOURCE = Source(rows, decode)

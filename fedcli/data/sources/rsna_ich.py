@@ -138,7 +138,9 @@ def _header_facts(raw: Path, file: str) -> tuple[str, str, str, str]:
         header = read_header(raw / file)
     except Unreadable as error:
         return str(error), "", "", ""
-    return "", SEXES.get(header.sex, ""), age_band(header.age), header.patient
+    sex = SEXES.get(header.sex, "")
+    age = age_band(header.age)
+    return "", sex, age, header.patient
 
 
 # the synthetic sample
@@ -169,24 +171,30 @@ def sample(folder: Path, times: int = 1) -> None:
     lines: list[list] = []
     people: dict[str, list] = {}
     for i in range(times * TOTAL):
-        slice_id = f"ID_{(i + 1) * 2654435761 % 2**32:08x}{i % 16:x}"
+        slice_number = (i + 1) * 2654435761 % 2**32
+        slice_id = f"ID_{slice_number:08x}{i % 16:x}"
         label = i % 5
         subtypes = _subtypes(i % TOTAL, label)
         for k, name in enumerate(CLASSES):
-            lines.append([f"{slice_id}_{name}", int(k in subtypes)])
-        lines.append([f"{slice_id}_any", int(bool(subtypes))])
-        patient = f"ID_{1000 + i // 10 * 5 + label:08x}"
+            has_subtype = int(k in subtypes)
+            lines.append([f"{slice_id}_{name}", has_subtype])
+        has_any = int(bool(subtypes))
+        lines.append([f"{slice_id}_any", has_any])
+        patient_number = 1000 + i // 10 * 5 + label
+        patient = f"ID_{patient_number:08x}"
         if patient not in people:
             people[patient] = _person(len(people))
         _write(slices / f"{slice_id}.dcm", patient, _head(slice_id, label), i)
     head = ["patient_id", "sex", "age", "race"]
+    person_lines = [[name, *person] for name, person in people.items()]
     table(
         folder / "attributes.csv",
         head,
-        [[name, *person] for name, person in people.items()],
+        person_lines,
     )
     repeated = lines[:6]  # Kaggle's table repeats some rows
-    table(folder / f"{STAGES[0]}.csv", ["ID", "Label"], [*lines, *repeated])
+    label_lines = [*lines, *repeated]
+    table(folder / f"{STAGES[0]}.csv", ["ID", "Label"], label_lines)
     if times > 1:  # what stands in for the real data has no oddity of its own
         return
     name = lines[6][0].removesuffix("_epidural")
@@ -205,20 +213,24 @@ def _subtypes(number: int, label: int) -> set[int]:
 def _person(k: int) -> list:
     """Sex, age and race of the k-th patient; of every twelfth nobody knows the age."""
     age = "" if k % 12 == 11 else 25 + 7 * k % 60
-    return [ATTRIBUTES["sex"][k % 2], age, RACES[k // 2 % len(RACES)]]
+    sex = ATTRIBUTES["sex"][k % 2]
+    race = RACES[k // 2 % len(RACES)]
+    return [sex, age, race]
 
 
 def _head(slice_id: str, label: int) -> np.ndarray:
     """Hounsfield units, int [SIDE, SIDE]: air around a brain of 0 to 80."""
     head = np.full((SIDE, SIDE), AIR)
-    brain = scan(slice_id, label, height=SIDE, width=SIDE).astype(int) * 80 // 255
+    image = scan(slice_id, label, height=SIDE, width=SIDE).astype(int)
+    brain = image * 80 // 255
     head[4:-4, 4:-4] = brain[4:-4, 4:-4]
     return head
 
 
 def _write(path: Path, patient: str, hounsfield: np.ndarray, i: int) -> None:
     """Write a slice with one of five kinds of header."""
-    kind = KINDS[(i + i // 5) % 5]  # each class has every kind
+    kind_number = (i + i // 5) % 5
+    kind = KINDS[kind_number]  # each class has every kind
     bits = kind["bits"]
     stored = hounsfield - kind["intercept"]
     if not kind["signed"]:

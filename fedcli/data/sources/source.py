@@ -25,7 +25,8 @@ def unreadable(error: Exception, path: Path) -> Unreadable:
     """
     if may_pass(error):
         raise error
-    text = str(error).replace(str(path), path.name).strip().rstrip(".")
+    short_text = str(error).replace(str(path), path.name)
+    text = short_text.strip().rstrip(".")
     name = type(error).__name__
     return Unreadable(f"{name}: {text}" if text else name)
 
@@ -47,7 +48,8 @@ def stamp(path: Path) -> tuple[int, int]:
 
 def middles(depth: int, count: int) -> np.ndarray:
     """Slices [count] of a volume that become channels: the middles of parts of equal depth."""
-    return (np.arange(count) * 2 + 1) * depth // (2 * count)
+    odd_numbers = np.arange(count) * 2 + 1
+    return odd_numbers * depth // (2 * count)
 
 
 def checked_channels(

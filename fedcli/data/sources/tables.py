@@ -96,7 +96,8 @@ def _check_columns(
 ) -> None:
     missing = [column for column in columns if column not in table]
     if missing:
-        raise FedcliError(f"{path} has {lacking(missing)}", _columns_of(table))
+        columns_missing = lacking(missing)
+        raise FedcliError(f"{path} has {columns_missing}", _columns_of(table))
 
 
 def _columns_of(table: DataFrame) -> str:
@@ -108,7 +109,8 @@ def first_column(path: Path, table: DataFrame, names: Sequence[str]) -> str:
     for name in names:
         if name in table:
             return name
-    sentence = f"{path} has neither {' nor '.join(map(repr, names))}"
+    names_text = " nor ".join(map(repr, names))
+    sentence = f"{path} has neither {names_text}"
     raise FedcliError(sentence, _columns_of(table))
 
 
@@ -158,7 +160,8 @@ def check_values(
         hint = f"expected {allowed[0]} to {allowed[-1]}"
     elif not hint:
         hint = f"expected {' or '.join(map(str, allowed))}"
-    raise FedcliError(f"{path}: {name} has the {noun or values.name} {value!r}", hint)
+    noun_of_value = noun or values.name
+    raise FedcliError(f"{path}: {name} has the {noun_of_value} {value!r}", hint)
 
 
 def one_hot(
@@ -175,7 +178,9 @@ def one_hot(
     counts = hot.sum(1)
     odd = counts != 1
     if odd.any():
-        sentence = f"{path}: {table[image][odd].iloc[0]} has {counts[odd][0]} labels, expected one"
+        first_image = table[image][odd].iloc[0]
+        first_count = counts[odd][0]
+        sentence = f"{path}: {first_image} has {first_count} labels, expected one"
         raise FedcliError(sentence, "correct its row")
     return hot.argmax(1)
 
@@ -201,7 +206,8 @@ def _uneven(
     head: Sequence[str],
 ) -> FedcliError:
     cells = counted(len(line), "cell", "cells")
-    return FedcliError(f"{path}: {text!r} has {cells}, not {len(head)}", CORRECT)
+    expected = len(head)
+    return FedcliError(f"{path}: {text!r} has {cells}, not {expected}", CORRECT)
 
 
 def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
@@ -280,7 +286,8 @@ def _split(text: str, separator: str) -> list[list[str]]:
             lines.append([cell.strip() for cell in line])
     head, *records = lines or [[]]
     width = len(head)
-    if all(len(record) == width + 1 and not record[-1] for record in records):
+    ends_empty = all(len(record) == width + 1 and not record[-1] for record in records)
+    if ends_empty:
         records = [record[:-1] for record in records]
     return [head, *records]
 

@@ -14,7 +14,8 @@ from .source import Listing, Source
 def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     images = []
     for i, label in enumerate(digits()[1]):
-        images.append(Row(f"digit-{i:04d}", int(label), i))
+        row_id = f"digit-{i:04d}"
+        images.append(Row(row_id, int(label), i))
     return divided(Listing(images), choices)
 
 
@@ -28,7 +29,8 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    greys = np.rint(images * (255 / 16)).astype(np.uint8)
+    scaled = images * (255 / 16)
+    greys = np.rint(scaled).astype(np.uint8)
     return greys.reshape(-1, 8, 8, 1), labels
 
 

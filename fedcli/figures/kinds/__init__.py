@@ -40,7 +40,8 @@ for _kind in KINDS:
 
 def of_packages() -> dict[str, Figure]:
     """Name -> figure of every installed package, without those whose name fedcli has."""
-    figures = {name: figure for name, (figure, _) in extensions.installed("figures").items()}
+    installed = extensions.installed("figures")
+    figures = {name: figure for name, (figure, _) in installed.items()}
     return {name: figure for name, figure in figures.items() if name not in FIGURES}
 
 
@@ -53,5 +54,6 @@ def find(name: str) -> Figure:
         return FIGURES[name]
     figures = of_packages()
     if name not in figures:
-        raise UsageError(f"there is no figure {name!r}", nearest(name, [*FIGURES, *figures]))
+        all_figures = [*FIGURES, *figures]
+        raise UsageError(f"there is no figure {name!r}", nearest(name, all_figures))
     return figures[name]

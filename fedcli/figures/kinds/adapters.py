@@ -28,7 +28,8 @@ def frame(path: Path) -> DataFrame:
             row_name = groups[row] if name == "S" else str(row)
             lines.append((name, row_name, column, value))
     rank = matrices["S"].shape[1]
-    title = f"{run.manifest.body['label']}: {layer}, rank {rank}"
+    label = run.manifest.body["label"]
+    title = f"{label}: {layer}, rank {rank}"
     return titled(DataFrame(lines, columns=["matrix", "row", "column", "value"]), title)
 
 
@@ -44,7 +45,8 @@ def _title(name: str) -> str:
 def _panel(part: DataFrame, axes: Axes) -> None:
     largest = 1.0
     if part["matrix"].iloc[0] == "S":
-        largest = float(part["value"].abs().max()) or 1.0
+        highest = part["value"].abs().max()
+        largest = float(highest) or 1.0
     cells = wide(part, "row", "column", "value")
     matrix(cells, axes, bar={}, cmap="RdBu_r", vmin=-largest, vmax=largest)
 

@@ -79,12 +79,15 @@ def band(
     high = np.full(len(resampled), np.nan)
     defined = np.isfinite(resampled).any(1)
     if defined.any():
-        quantiles = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+        lower = (1 - LEVEL) / 2
+        upper = (1 + LEVEL) / 2
+        quantiles = lower, upper
         bounds = np.nanquantile(resampled[defined], quantiles, axis=1)
         low[defined], high[defined] = bounds
     if x.ndim == 2:
         x = x[:, 0]
-    return DataFrame({"x": x, "y": y[:, 0], "low": low, "high": high})
+    middle = y[:, 0]
+    return DataFrame({"x": x, "y": middle, "low": low, "high": high})
 
 
 def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
@@ -95,7 +98,8 @@ def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
         if hits[-1] > 0 and alarms[-1] > 0:
             rates = GRID * alarms[-1] + CLOSE
             thresholds = np.searchsorted(alarms, rates, "right") - 1
-            curves[:, b] = hits[thresholds] / hits[-1]
+            found_hits = hits[thresholds]
+            curves[:, b] = found_hits / hits[-1]
     return GRID, curves
 
 
@@ -108,7 +112,8 @@ def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
             sensitivities = GRID * hits[-1] - CLOSE
             thresholds = np.searchsorted(hits[1:], sensitivities, "left") + 1
             positives = hits[thresholds] + alarms[thresholds]
-            curves[:, b] = hits[thresholds] / np.maximum(positives, 1)
+            at_least_one = np.maximum(positives, 1)
+            curves[:, b] = hits[thresholds] / at_least_one
     return GRID, curves
 
 
@@ -118,8 +123,10 @@ def reliability(
     weights: np.ndarray,
 ) -> XY:
     """Mean probability and share of the class in each bin: [BINS, b] both."""
-    bin_of = np.searchsorted(np.arange(1, BINS) / BINS, score)
-    inside = (bin_of == np.arange(BINS)[:, None]).astype(float)  # [BINS, n]
+    edges = np.arange(1, BINS) / BINS
+    bin_of = np.searchsorted(edges, score)
+    bins = np.arange(BINS)[:, None]
+    inside = (bin_of == bins).astype(float)  # [BINS, n]
     images = inside @ weights
     chances = (inside * score) @ weights
     hits = (inside * label) @ weights
@@ -205,12 +212,14 @@ def frame(
         sentence = f"{system.run_name} has no image of a class to draw"
         raise NothingToDraw(sentence, "evaluate it on other images")
     table = pandas.concat(parts, ignore_index=True)
-    sizes = {name: len(rows) for name, _, rows in images.members(by)}
+    members = images.members(by)
+    sizes = {name: len(rows) for name, _, rows in members}
     title = system.heading(kind.title, by, version)
+    caption = _caption(kind, images, by)
     return titled(
         table,
         title,
-        _caption(kind, images, by),
+        caption,
         len(images.ids),
         sizes=sizes,
     )
@@ -251,7 +260,8 @@ def _panel(
     share = part["share"].iloc[0]
     how: Look = {"xlim": SHARES, "ylim": SHARES}
     if kind.of is benefit:
-        how = {"xlim": (0, 1), "ylim": (LOWEST, max(share * 1.15, 0.02))}
+        top = max(share * 1.15, 0.02)
+        how = {"xlim": (0, 1), "ylim": (LOWEST, top)}
         axes.axhline(0, color=INK, linewidth=0.8)
     axes.plot(*kind.beside(share), **DOTTED)
     points = part.dropna(subset=["x", "y"])
@@ -265,4 +275,5 @@ def _panel(
 
 
 for kind in KINDS:
-    register(Figure(kind.name, kind.question, "system", partial(frame, kind), partial(draw, kind)))
+    figure = Figure(kind.name, kind.question, "system", partial(frame, kind), partial(draw, kind))
+    register(figure)

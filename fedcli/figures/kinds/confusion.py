@@ -30,10 +30,12 @@ def frame(
         sentence = f"images of {dataset} have several labels, so no confusion matrix"
         raise NothingToDraw(sentence, "draw roc")
     names = images.classes
-    cells_of = images.y * len(names) + images.chances.argmax(1)
+    guesses = images.chances.argmax(1)
+    cells_of = images.y * len(names) + guesses
     lines = []
     for group, _, rows in images.members(by):
-        counts = np.bincount(cells_of[rows], minlength=len(names) ** 2)
+        cell_count = len(names) ** 2
+        counts = np.bincount(cells_of[rows], minlength=cell_count)
         for cell, count in enumerate(counts):
             true, predicted = divmod(cell, len(names))
             lines.append((group, names[true], names[predicted], count))
@@ -45,7 +47,9 @@ def frame(
 def draw(table: DataFrame) -> Picture:
     sizes = table.groupby("group")["images"].sum()
     class_count = table["true"].nunique()
-    size = max(3.0, 0.45 * class_count), max(2.8, 0.42 * class_count)
+    width = max(3.0, 0.45 * class_count)
+    height = max(2.8, 0.42 * class_count)
+    size = width, height
     by_group = panels(
         table,
         "group",
@@ -56,7 +60,8 @@ def draw(table: DataFrame) -> Picture:
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
-    images = wide(part, "true", "predicted", "images").rename(index=_beginning, columns=_beginning)
+    counts = wide(part, "true", "predicted", "images")
+    images = counts.rename(index=_beginning, columns=_beginning)
     of_class = images.sum(axis=1).clip(lower=1)
     share = images.div(of_class, axis=0)
     texts = images.to_numpy() if len(images) <= PRINTED else None

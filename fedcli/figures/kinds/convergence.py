@@ -70,7 +70,8 @@ def of_series(runs: Mapping[str, list[Record]], names: Sequence[str]) -> DataFra
             curve = over_runs(series)
             if np.isfinite(curve["value"]).any():
                 curve = curve.assign(series=name, system=system, place=position)
-                curve = curve.assign(title=series[0].title, unit=series[0].unit)
+                first_series = series[0]
+                curve = curve.assign(title=first_series.title, unit=first_series.unit)
                 parts.append(curve[COLUMNS])
     if not parts:
         return DataFrame(columns=COLUMNS)
@@ -94,7 +95,8 @@ def draw(table: DataFrame) -> Picture:
         bounds=("low", "high"),
     )
     panels = []
-    for (title, unit), part in table.groupby(["title", "unit"], sort=False):
+    by_unit = table.groupby(["title", "unit"], sort=False)
+    for (title, unit), part in by_unit:
         panels.append(Panel(title, partial(draw_panel, part, ylabel=unit)))
     legend = dict(looks)
     if table["low"].notna().any():

@@ -44,7 +44,8 @@ def frame(
     where = Where("clean", metric=metric)
     images = {system.scores.dataset: system.scores.images for system in systems}
     scores = {}
-    numbers_by_method = by_method((system.scores, system.percent(where)) for system in systems)
+    scores_of_methods = ((system.scores, system.percent(where)) for system in systems)
+    numbers_by_method = by_method(scores_of_methods)
     for method, means in numbers_by_method.items():
         numbers = [mean for mean in means if mean is not None and math.isfinite(mean)]
         if len(numbers) == len(images):
@@ -52,7 +53,8 @@ def frame(
     if len(images) < 2 or len(scores) < 2:
         sentence = f"no two methods have {title(metric)} once on each of two datasets or more"
         raise NothingToDraw(sentence, "give runs of the same methods on several datasets")
-    return of_scores(metric, scores, lower=is_lower(where), images=sum(images.values()))
+    image_count = sum(images.values())
+    return of_scores(metric, scores, lower=is_lower(where), images=image_count)
 
 
 def of_scores(
@@ -64,15 +66,19 @@ def of_scores(
     Columns: method, rank, and `until`, the method where the bar ends that begins at this one, None
     where none begins.
     """
-    ranks = friedman(metric, {name: list(row) for name, row in scores.items()}, lower=lower)
+    rows = {name: list(row) for name, row in scores.items()}
+    ranks = friedman(metric, rows, lower=lower)
     bars = groups(list(ranks.ranks.values()), ranks.critical_difference)
     names = list(ranks.ranks)
-    table = DataFrame({"method": names, "rank": list(ranks.ranks.values())})
+    mean_ranks = list(ranks.ranks.values())
+    table = DataFrame({"method": names, "rank": mean_ranks})
     ends = {begin: names[end] for begin, end in bars}
-    table["until"] = [ends.get(position) for position in range(len(names))]
+    positions = range(len(names))
+    table["until"] = [ends.get(position) for position in positions]
+    heading = f"Mean ranks and critical difference: {title(metric)}"
     return titled(
         table,
-        f"Mean ranks and critical difference: {title(metric)}",
+        heading,
         _about(ranks),
         images,
         critical_difference=ranks.critical_difference,
@@ -81,7 +87,8 @@ def of_scores(
 
 def _about(ranks: Ranks) -> str:
     caution = f" {ranks.caution}" if ranks.caution else ""
-    return ABOUT.format(datasets=f"{ranks.datasets} datasets", said=ranks.said, caution=caution)
+    datasets = f"{ranks.datasets} datasets"
+    return ABOUT.format(datasets=datasets, said=ranks.said, caution=caution)
 
 
 def groups(ranks: Sequence[float], critical_difference: float) -> list[tuple[int, int]]:
@@ -102,7 +109,8 @@ def draw(table: DataFrame) -> Picture:
     lines = -(-len(table) // 2)
     bars = int(table["until"].notna().sum())
     panel = Panel("", partial(_panel, table))
-    height = 0.24 * (lines + STEP * bars + 2.5)
+    levels = lines + STEP * bars + 2.5
+    height = 0.24 * levels
     return picture(table, [panel], size=(7.2, height))
 
 
@@ -116,11 +124,15 @@ def _panel(table: DataFrame, axes: Axes) -> None:
     left = count - right
     margin = 0.06 * (count - 1)
     axes.set_axis_off()
-    axes.set(xlim=(count + margin, 1 - margin), ylim=(-below - right, 2.2))
+    limits = (count + margin, 1 - margin)
+    heights = (-below - right, 2.2)
+    axes.set(xlim=limits, ylim=heights)
     axes.plot([1, count], [0, 0], **STEM)
     step = max(1, count // 10)
-    for rank in (1, *range(1 + step, count - step + 1, step), count):
-        axes.plot([rank, rank], [0, 2 * TICK], **STEM)
+    ticks = (1, *range(1 + step, count - step + 1, step), count)
+    for rank in ticks:
+        tick_ends = [0, 2 * TICK]
+        axes.plot([rank, rank], tick_ends, **STEM)
         axes.text(rank, 0.45, f"{rank}", ha="center", va="bottom", fontsize=8)
     _critical(table.attrs["critical_difference"], count, axes)
     for position, (name, rank) in enumerate(zip(names, ranks)):
@@ -128,25 +140,35 @@ def _panel(table: DataFrame, axes: Axes) -> None:
         line = position if better else left - (position - right) - 1
         y = -below - line
         edge = 1 - margin if better else count + margin
-        axes.plot([rank, rank, edge], [0, y, y], **STEM)
+        corners = [rank, rank, edge]
+        axes.plot(corners, [0, y, y], **STEM)
         words = f" {name}  {rank:.2f}" if better else f"{rank:.2f}  {name} "
-        axes.text(edge, y, words, ha="left" if better else "right", va="center", fontsize=8)
+        alignment = "left" if better else "right"
+        axes.text(edge, y, words, ha=alignment, va="center", fontsize=8)
     reach = REACH * (count - 1)
     position_of = {name: position for position, name in enumerate(table["method"])}
     bar_lines = table[table["until"].notna()]
-    for level, (position, until) in enumerate(zip(bar_lines.index, bar_lines["until"]), 1):
-        ends = ranks[position] - reach, ranks[position_of[until]] + reach
-        axes.plot(ends, [-STEP * level] * 2, **BAR)
+    bar_pairs = zip(bar_lines.index, bar_lines["until"])
+    for level, (position, until) in enumerate(bar_pairs, 1):
+        start = ranks[position] - reach
+        end = ranks[position_of[until]] + reach
+        ends = start, end
+        heights_of_bar = [-STEP * level] * 2
+        axes.plot(ends, heights_of_bar, **BAR)
 
 
 def _critical(width: float, count: int, axes: Axes) -> None:
     """The critical difference as a line above the axis, cut where it is longer."""
     end = min(1 + width, count)
     axes.plot([1, end], [1.35, 1.35], **STEM)
-    for rank in (1, end) if end == 1 + width else (1,):
-        axes.plot([rank, rank], [1.35 - TICK, 1.35 + TICK], **STEM)
-    text = f"CD = {width:.2f}" + ("" if end == 1 + width else ", longer than the axis")
-    axes.text((1 + end) / 2, 1.5, text, ha="center", va="bottom", fontsize=8)
+    ticks = (1, end) if end == 1 + width else (1,)
+    for rank in ticks:
+        tick_ends = [1.35 - TICK, 1.35 + TICK]
+        axes.plot([rank, rank], tick_ends, **STEM)
+    addition = "" if end == 1 + width else ", longer than the axis"
+    text = f"CD = {width:.2f}" + addition
+    centre = (1 + end) / 2
+    axes.text(centre, 1.5, text, ha="center", va="bottom", fontsize=8)
 
 
 QUESTION = "Which methods do ranks over several datasets tell apart?"

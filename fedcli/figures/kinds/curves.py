@@ -67,7 +67,8 @@ def frame(
             titles[name] += " (each method's own)"
         if recorded[name].kind == "weights":
             shares.append(name)
-    table.attrs |= {"title": heading(records), "titles": titles, "units": units, "shares": shares}
+    heading_of_records = heading(records)
+    table.attrs |= {"title": heading_of_records, "titles": titles, "units": units, "shares": shares}
     return table
 
 
@@ -141,10 +142,11 @@ def draw(table: DataFrame) -> Picture:
         unit = table.attrs["units"][name]
         draw_panel = partial(_nothing, unit)
         if part["value"].notna().any():
+            is_share = name in table.attrs["shares"]
             curves, looks, words = _curves(
                 part,
                 runs,
-                is_share=name in table.attrs["shares"],
+                is_share=is_share,
             )
             draw_panel = partial(
                 _panel,
@@ -161,7 +163,8 @@ def draw(table: DataFrame) -> Picture:
 def _curves(part: DataFrame, runs: dict[str, Look], *, is_share: bool) -> Drawn:
     if len(runs) == 1:
         return _of_clients(part)
-    looks = {run: runs[run] for run in part["run"].unique()}
+    drawn_runs = part["run"].unique()
+    looks = {run: runs[run] for run in drawn_runs}
     return _extremes(part, looks) if is_share else _of_runs(part, looks)
 
 
@@ -176,7 +179,9 @@ def _of_clients(part: DataFrame) -> Drawn:
     mean = part.groupby("round")["value"].mean().reset_index()
     mean["name"] = MEAN_OF_ALL
     legend = {"one client": ONE_OF_MANY, MEAN_OF_ALL: MEAN}
-    return pandas.concat([part, mean]), dict.fromkeys(looks, ONE_OF_MANY) | legend, legend
+    curves = pandas.concat([part, mean])
+    looks_of_all = dict.fromkeys(looks, ONE_OF_MANY) | legend
+    return curves, looks_of_all, legend
 
 
 def _of_runs(part: DataFrame, runs: dict[str, Look]) -> Drawn:
@@ -203,7 +208,8 @@ def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
         thin = {"markevery": every, "linewidth": 1.2, "markersize": 5}
         for edge, (words, marker) in zip(("max", "min"), EXTREMES.items(), strict=True):
             name = f"{words} of {run}"
-            edges.append(by_round.agg(edge).reset_index().assign(name=name))
+            edge_of_rounds = by_round.agg(edge).reset_index()
+            edges.append(edge_of_rounds.assign(name=name))
             looks[name] = {**runs[run], **thin, "marker": marker}
     for words, marker in EXTREMES.items():
         legend[words] = {"color": "#666666", "linestyle": "", "marker": marker}

@@ -41,7 +41,8 @@ def frame(path: Path) -> DataFrame:
             last[client, value] = curve[-1, 1]
     keys = zip(table["client"], table["value"])
     w = [last.get(key, np.nan) for key in keys]
-    table["w"] = np.where(table["images"] > 0, w, np.nan)
+    has_images = table["images"] > 0
+    table["w"] = np.where(has_images, w, np.nan)
     title = f"{record.label}: divergence from the teacher by class, in round {record.played}"
     return titled(table, title)
 

@@ -38,11 +38,13 @@ def frame(system: System, *, by: Annotated[str, BY] = "") -> DataFrame:
         sentence = f"the images of {system.run_name} are not here"
         raise NothingToDraw(sentence, "draw it where they are")
     pool = pool_of(dataset)
-    row_of = {name: row for row, name in enumerate(pool.id.tolist())}
+    ids = pool.id.tolist()
+    row_of = {name: row for row, name in enumerate(ids)}
     pixels = []
     for name in table["image"]:
         row = row_of[str(name)]
-        pixels.append(pool.pixels(np.array([row]))[0])
+        row_alone = np.array([row])
+        pixels.append(pool.pixels(row_alone)[0])
     heading = "Most confident errors"
     if by:
         heading = f"{heading} by {by}"
@@ -63,7 +65,8 @@ def _lines(images: AnsweredImages, attribute: str) -> list[tuple]:
             guess = guesses[k]
             predicted = images.classes[guess]
             true = images.classes[images.y[k]]
-            lines.append((group, images.ids[k], predicted, images.chances[k, guess], true))
+            probability = images.chances[k, guess]
+            lines.append((group, images.ids[k], predicted, probability, true))
     return lines
 
 
@@ -71,7 +74,8 @@ def worst(images: AnsweredImages, rows: np.ndarray) -> list[int]:
     """The errors among some images, the surest first; of equals the first by id."""
     guess = images.chances.argmax(1)
     wrong = rows[guess[rows] != images.y[rows]]
-    order = np.lexsort((images.ids[wrong], -images.chances[wrong, guess[wrong]]))
+    of_guess = images.chances[wrong, guess[wrong]]
+    order = np.lexsort((images.ids[wrong], -of_guess))
     return wrong[order[:CASES]].tolist()
 
 
@@ -88,7 +92,8 @@ def dataset_of(path: Path, scores: RunScores) -> Path | None:
 
 def draw(table: DataFrame) -> Picture:
     panels = []
-    for pixels, case in zip(table.attrs["pixels"], table.itertuples(), strict=True):
+    cases = zip(table.attrs["pixels"], table.itertuples(), strict=True)
+    for pixels, case in cases:
         words = f"{case.image}\n{case.predicted} {case.probability:.2f}\nis {case.true}"
         if case.group != ALL:
             words = f"{case.group}\n{words}"

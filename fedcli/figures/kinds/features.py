@@ -42,7 +42,8 @@ def frame(
     table = DataFrame(lines, columns=["space", "client", "class"])
     for _, part in table.groupby("space"):
         features = np.stack([means[k] for k in part.index])
-        table.loc[part.index, ["x", "y"]] = in_the_plane(features, reduce, seed)
+        points = in_the_plane(features, reduce, seed)
+        table.loc[part.index, ["x", "y"]] = points
     label = run.manifest.body["label"]
     return titled(table, f"{label}: mean features of classes by client, {reduce}")
 
@@ -54,7 +55,8 @@ def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
         return _pca(centred)
     from sklearn.manifold import TSNE
 
-    perplexity = min(PERPLEXITY, (len(table) - 1) / 3)
+    most = (len(table) - 1) / 3
+    perplexity = min(PERPLEXITY, most)
     random = derive("t-SNE", seed) % 2**32
     tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=random)
     return tsne.fit_transform(centred).astype(float)
@@ -66,21 +68,25 @@ def _pca(centred: np.ndarray) -> np.ndarray:
     columns = np.arange(plane.shape[1])
     largest = np.abs(plane).argmax(0)
     signs = np.sign(plane[largest, columns])  # a singular vector has no sign of its own
-    plane = plane * np.where(signs == 0, 1, signs)
-    return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
+    directions = np.where(signs == 0, 1, signs)
+    plane = plane * directions
+    missing = 2 - plane.shape[1]
+    return np.pad(plane, ((0, 0), (0, missing)))
 
 
 def draw(table: DataFrame) -> Picture:
     classes = table["class"].unique()
     clients = table["client"].unique()
-    colours = dict(zip(classes, _colours(len(classes)), strict=False))
+    colours_of_classes = _colours(len(classes))
+    colours = dict(zip(classes, colours_of_classes, strict=False))
     marks = {}
     legend: dict[str, Look] = {}
     looks = {}
     for name, colour in colours.items():
         legend[name] = {"linewidth": 8, "color": colour}
     for k, client in enumerate(clients):
-        marks[client] = {"marker": MARKERS[k % len(MARKERS)], "linestyle": ""}
+        marker = MARKERS[k % len(MARKERS)]
+        marks[client] = {"marker": marker, "linestyle": ""}
         legend[client] = {"color": "#666666", **marks[client]}
         for name, colour in colours.items():
             looks[name, client] = {"color": colour, **marks[client]}
@@ -100,7 +106,8 @@ def _colours(count: int) -> Sequence[Any]:
 
     if count <= len(COLOURS):
         return COLOURS
-    return [colormaps["turbo"]((k + 0.5) / count) for k in range(count)]
+    colours = colormaps["turbo"]
+    return [colours((k + 0.5) / count) for k in range(count)]
 
 
 QUESTION = "How does the model tell classes apart at each client?"

@@ -63,7 +63,8 @@ def _steps(run: Path, scores: RunScores) -> Iterator[FlowStep]:
     body = manifest.read(manifest.above(run, "partition")).body
     skipped = dataset.get("skipped", [])
     split = dataset["split"]
-    yield FlowStep("files listed", dataset["count"] + len(skipped), part=False)
+    listed = dataset["count"] + len(skipped)
+    yield FlowStep("files listed", listed, part=False)
     yield FlowStep("images prepared", dataset["count"], _left_out(skipped), part=False)
     yield FlowStep("training part", split["train"], glance.how_split(dataset))
     images: Counter[str] = Counter()
@@ -75,7 +76,8 @@ def _steps(run: Path, scores: RunScores) -> Iterator[FlowStep]:
     if outside > 0:
         clients += f", {outside:,} of the training part held by none"
     scheme = _scheme(body["scheme"])
-    yield FlowStep("trained on", images["train"], f"{clients}; {scheme}")
+    clients_and_scheme = f"{clients}; {scheme}"
+    yield FlowStep("trained on", images["train"], clients_and_scheme)
     yield FlowStep("validated on", images["val"])
     held_out = body.get("held_out")
     if held_out:
@@ -96,7 +98,8 @@ def _scheme(name: str) -> str:
     """A description of a scheme, in its own words; its name where it is not of fedcli."""
     description = ""
     if name in SCHEMES:
-        first_line = (SCHEMES[name].__doc__ or "").partition("\n")[0]
+        documentation = SCHEMES[name].__doc__ or ""
+        first_line = documentation.partition("\n")[0]
         description = first_line.partition(";")[0].rstrip(".")
     return description or f"scheme {name}"
 
@@ -105,8 +108,10 @@ def _left_out(skipped: list[dict[str, str]]) -> str:
     if not skipped:
         return "none left out"
     reasons = Counter(image["why"] for image in skipped).most_common()
-    texts = [f"{count:,}: {why}" for why, count in reasons[:REASONS]]
-    rest = sum(count for _, count in reasons[REASONS:])
+    shown_reasons = reasons[:REASONS]
+    texts = [f"{count:,}: {why}" for why, count in shown_reasons]
+    other_reasons = reasons[REASONS:]
+    rest = sum(count for _, count in other_reasons)
     if rest:
         texts.append(f"{rest:,}: other reasons")
     words = "; ".join(texts)
@@ -126,20 +131,23 @@ def _corrupted(path: Path) -> FlowStep:
 
 def draw(table: DataFrame) -> Picture:
     size = 6.2, 0.2 + 0.62 * len(table)
-    return picture(table, [Panel("", partial(_boxes, table))], size=size)
+    panel = Panel("", partial(_boxes, table))
+    return picture(table, [panel], size=size)
 
 
 def _boxes(table: DataFrame, axes: Axes) -> None:
     axes.set_axis_off()
     bottom = -len(table) * (HIGH + GAP)
-    axes.set(xlim=(0, 10), ylim=(bottom + GAP / 2, 0.2))
+    lowest = bottom + GAP / 2
+    axes.set(xlim=(0, 10), ylim=(lowest, 0.2))
     box: Look = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.0}
     arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.0}
     for row in table.itertuples():
         top = -row.Index * (HIGH + GAP)
         middle = top - HIGH / 2
         start = 0.6 if row.part else 0.1
-        axes.fill_between([start, RIGHT], top - HIGH, top, **box)
+        ends = [start, RIGHT]
+        axes.fill_between(ends, top - HIGH, top, **box)
         words = f"{row.step}\n{row.images:,}"
         centre = (start + RIGHT) / 2
         axes.text(

@@ -53,7 +53,8 @@ def frame(
         raise NothingToDraw(f"no system has {score} on {images} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
     rounds = systems[0].at
-    caption = ABOUT.format(what=MEAN if rounds == LAST5 else f"Score of the {rounds} round")
+    scores_text = MEAN if rounds == LAST5 else f"Score of the {rounds} round"
+    caption = ABOUT.format(what=scores_text)
     if table["small"].any():
         caption += SMALL
     heading = capital(score)
@@ -88,17 +89,20 @@ def _lines(systems: Sequence[System], where: Where) -> Iterator[tuple]:
         if score and np.isfinite(value):
             group = where.group or ALL
             identity = where.version, system.name, system.place, where.attribute, group
-            yield *identity, score.count, bool(score.small), value, *system.bounds(where)
+            is_small = bool(score.small)
+            yield *identity, score.count, is_small, value, *system.bounds(where)
 
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system", point)
     rows = table.groupby("version")["group"].size().max()
-    height = 0.9 + max(LINE * rows / len(looks), DOT * rows, 0.7)
+    line_height = LINE * rows / len(looks)
+    height = 0.9 + max(line_height, DOT * rows, 0.7)
+    score_label = f"{table.attrs['score']} (%)"
     draw_panel = partial(
         _panel,
         looks,
-        f"{table.attrs['score']} (%)",
+        score_label,
         _limits(table),
     )
     by_version = panels(table, "version", draw_panel, "{} test images".format)
@@ -114,7 +118,8 @@ def _limits(table: DataFrame) -> tuple[float, float]:
     margin = max(0.04 * (high - low), 0.5)
     if high + margin < 100:
         return low - margin, high + margin
-    return low - margin, max(high, 100) + margin / 4
+    upper = max(high, 100) + margin / 4
+    return low - margin, upper
 
 
 def _panel(
@@ -128,8 +133,10 @@ def _panel(
     keys = list(zip(groups["attribute"], groups["group"]))
     systems = part.groupby("system", sort=False)
     for k, (system, lines) in enumerate(systems):
-        offset = (k - (len(systems) - 1) / 2) * 0.7 / len(systems)
-        rows = [keys.index(key) for key in zip(lines["attribute"], lines["group"])]
+        from_middle = k - (len(systems) - 1) / 2
+        offset = from_middle * 0.7 / len(systems)
+        keys_of_lines = zip(lines["attribute"], lines["group"])
+        rows = [keys.index(key) for key in keys_of_lines]
         y = np.add(rows, offset)
         look = looks[system]
         axes.hlines(
@@ -140,12 +147,15 @@ def _panel(
             linewidth=2.2,
             alpha=0.45,
         )
-        axes.plot(lines["value"], y, **look | {"markersize": 5.5})
+        dot = look | {"markersize": 5.5}
+        axes.plot(lines["value"], y, **dot)
     axes.set_yticks(range(len(keys)), _names(groups))
-    axes.set(ylim=(len(keys) - 0.5, -0.5), xlim=limits, xlabel=score)
+    vertical_limits = (len(keys) - 0.5, -0.5)
+    axes.set(ylim=vertical_limits, xlim=limits, xlabel=score)
     axes.grid(axis="y", visible=False)
     for row in range(1, len(keys)):
-        is_same_attribute = keys[row - 1][0] == keys[row][0]
+        previous = keys[row - 1][0]
+        is_same_attribute = previous == keys[row][0]
         alpha = 0.12 if is_same_attribute else 0.4
         axes.axhline(row - 0.5, color=INK, linewidth=0.8, alpha=alpha)
 

@@ -55,7 +55,8 @@ def frame(runs: Mapping[str, Record]) -> DataFrame:
                 part["chance"] = np.nan
                 if always and name == "consistency":
                     part["chance"] = 100 * coin(t, len(part))
-                parts.append(part.assign(histogram=name, round=t, run=run)[COLUMNS])
+                labelled = part.assign(histogram=name, round=t, run=run)
+                parts.append(labelled[COLUMNS])
     if not parts:
         hint = "runs with FedHEAL's server rule record one, in rounds 10, 100 and the last"
         raise FedcliError("no run recorded a histogram", hint)
@@ -65,7 +66,8 @@ def frame(runs: Mapping[str, Record]) -> DataFrame:
 def _shares(counts: np.ndarray) -> DataFrame:
     """bin, share, low, high of counts [N, bins]."""
     trained = counts[counts.sum(1) > 0]  # a row of zeros is of a client that never trained
-    shares = 100 * trained / trained.sum(1, keepdims=True)  # [N, bins]
+    totals = trained.sum(1, keepdims=True)
+    shares = 100 * trained / totals  # [N, bins]
     bins = shares.shape[1]
     edges = np.arange(1, bins + 1) / bins
     columns = {
@@ -86,7 +88,8 @@ def coin(rounds: int, bins: int) -> np.ndarray:
     for rises in range(rounds + 1):
         larger = max(rises, rounds - rises)
         upper = -(-larger * bins // rounds)
-        shares[upper - 1] += comb(rounds, rises) / 2**rounds
+        chance = comb(rounds, rises) / 2**rounds
+        shares[upper - 1] += chance
     return shares
 
 
@@ -103,7 +106,8 @@ def draw(table: DataFrame) -> Picture:
         "linestyle": "",
     }
     for (_, t), part in table.groupby(["histogram", "round"]):
-        panels.append(Panel(f"after {t} rounds", partial(_panel, part, looks)))
+        draw_panel = partial(_panel, part, looks)
+        panels.append(Panel(f"after {t} rounds", draw_panel))
         if part["chance"].notna().all():
             legend[COIN] = MARK
     name = table["histogram"].iloc[0]
@@ -116,10 +120,13 @@ def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     width = WIDTH * step / len(looks)
     for position, (run, look) in enumerate(looks.items()):
         bars = part[part["run"] == run]
-        offset = (position - (len(looks) - 1) / 2) * width
+        from_middle = position - (len(looks) - 1) / 2
+        offset = from_middle * width
         x = bars["bin"] - step / 2 + offset
         share = bars["share"]
-        whiskers = np.stack([share - bars["low"], bars["high"] - share])
+        below = share - bars["low"]
+        above = bars["high"] - share
+        whiskers = np.stack([below, above])
         how = {
             "color": look["color"],
             "alpha": look["alpha"],
@@ -128,8 +135,10 @@ def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
         axes.bar(x, share, width, yerr=whiskers, **how)
     if part["chance"].notna().all():  # of every run
         chance = part.drop_duplicates("bin")
-        axes.plot(chance["bin"] - step / 2, chance["chance"], **MARK)
-    lowest = part[part["high"] > 0]["bin"].min()
+        centres = chance["bin"] - step / 2
+        axes.plot(centres, chance["chance"], **MARK)
+    visible = part[part["high"] > 0]
+    lowest = visible["bin"].min()
     axes.set(xlim=(lowest - step, 1), ylabel="parameters (%)")
     axes.grid(False, axis="x")
 

@@ -74,8 +74,10 @@ def frame(
         }
         parts.append(DataFrame(columns).assign(run=name))
     table = pandas.concat(parts, ignore_index=True)
-    datasets = ", ".join(sorted({record.dataset for record in runs.values()}))
-    table.attrs |= {"images": f"{version} test images of {datasets}", "dims": ways}
+    names = {record.dataset for record in runs.values()}
+    datasets = ", ".join(sorted(names))
+    images = f"{version} test images of {datasets}"
+    table.attrs |= {"images": images, "dims": ways}
     return table
 
 
@@ -89,7 +91,8 @@ def usual(records: Iterable[Record]) -> str:
 def draw(table: DataFrame) -> Picture:
     if table.attrs["dims"] == 2:
         return _maps(table)
-    looks = {run: {"marker": ""} | look for run, look in looks_of(table, "run").items()}
+    looks_by_run = looks_of(table, "run")
+    looks = {run: {"marker": ""} | look for run, look in looks_by_run.items()}
     panel = Panel(table.attrs["images"], partial(_curves, table, looks))
     return Picture(TITLE, [panel], looks, size=CURVE)
 
@@ -110,8 +113,9 @@ def _maps(table: DataFrame) -> Picture:
     levels = _levels(finite.min(), finite.max(), far)
     last = table["run"].iloc[-1]
     maps = panels(table, "run", partial(_map, levels, far, last), wrapped)
+    title = f"{TITLE}\n{table.attrs['images']}"
     return Picture(
-        f"{TITLE}\n{table.attrs['images']}",
+        title,
         maps,
         size=SQUARE,
         below=FIRST,
@@ -131,7 +135,8 @@ def _map(
     grid = part.pivot(index="second", columns="first", values="loss")
     norm_of = LogNorm if far else Normalize
     norm = norm_of(levels[0], levels[-1])
-    losses = grid.columns, grid.index, np.ma.masked_invalid(grid.to_numpy()), levels
+    heights = np.ma.masked_invalid(grid.to_numpy())
+    losses = grid.columns, grid.index, heights, levels
     filled = axes.contourf(*losses, norm=norm, cmap="viridis_r")
     contours = axes.contour(
         *losses,
@@ -157,7 +162,8 @@ def _map(
         bar = axes.figure.colorbar(
             filled, ax=maps, label="cross-entropy", shrink=0.9, ticks=labelled
         )
-        bar.ax.set_yticklabels([f"{level:g}" for level in labelled])
+        level_labels = [f"{level:g}" for level in labelled]
+        bar.ax.set_yticklabels(level_labels)
         bar.ax.minorticks_off()
 
 
@@ -169,7 +175,8 @@ def _label(axes: Axes, contours: Any, levels: np.ndarray) -> None:
         number.set_path_effects([withStroke(linewidth=2, foreground="white")])
         number.set_alpha(1)
         x, y = number.get_position()
-        number.set_visible(max(abs(x), abs(y)) < EDGE)
+        distance = max(abs(x), abs(y))
+        number.set_visible(distance < EDGE)
 
 
 def _levels(low: float, high: float, far: bool) -> np.ndarray:

@@ -69,12 +69,14 @@ def of_pairs(
     systems, images: their numbers.
     """
     names = ["attribute", "system", "place", "overall", "worst", *BARS]
-    table = DataFrame(lines, columns=names[: len(lines[0])]).reindex(columns=names)
+    names_of_lines = names[: len(lines[0])]
+    table = DataFrame(lines, columns=names_of_lines).reindex(columns=names)
     table["front"] = False
     for _, part in table.groupby("attribute"):
         pairs = part[["overall", "worst"]].itertuples(index=False)
         positions = front(dict(zip(part["place"], pairs)))
-        table.loc[part.index, "front"] = part["place"].isin(positions)
+        is_in_front = part["place"].isin(positions)
+        table.loc[part.index, "front"] = is_in_front
     caption = ABOUT
     if table[[*BARS]].notna().any(axis=None):
         caption += BARRED
@@ -97,7 +99,8 @@ def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
     if lowest:
         bar_of_worst = system.bounds(of_groups._replace(group=lowest))
     worst = system.percent(of_groups._replace(measure=WORST))
-    return system.percent(overall), worst, *system.bounds(overall), *bar_of_worst
+    bar_of_overall = system.bounds(overall)
+    return system.percent(overall), worst, *bar_of_overall, *bar_of_worst
 
 
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:
@@ -107,7 +110,8 @@ def front(points: Mapping[int, Sequence[float]]) -> list[int]:
     """
     unbeaten = []
     for position, xy in points.items():
-        if not any(_beats(other, xy) for other in points.values()):
+        is_beaten = any(_beats(other, xy) for other in points.values())
+        if not is_beaten:
             unbeaten.append(position)
     return sorted(unbeaten, key=lambda position: points[position][0])
 
@@ -124,7 +128,8 @@ def draw(table: DataFrame) -> Picture:
     """Systems that the legend names are numbered there and beside their points; others are grey."""
     named_lines = table
     if table.attrs["systems"] > MOST_NAMED:
-        named_lines = table[table["front"] | (table["place"] == 0)]
+        is_named = table["front"] | (table["place"] == 0)
+        named_lines = table[is_named]
     names = named_lines.sort_values("place", kind="stable")["system"].unique()
     numbers = {}
     legend = {}
@@ -144,7 +149,8 @@ def _panel(
 ) -> None:
     best = part[part["front"]].sort_values("overall")
     axes.plot(best["overall"], best["worst"], zorder=1, **DASHED)
-    spread = np.ptp(part[["overall", "worst"]].to_numpy(), axis=0)
+    places = part[["overall", "worst"]].to_numpy()
+    spread = np.ptp(places, axis=0)
     near = NEAR * np.maximum(spread, 1e-9)  # [2]
     labels: dict[tuple[float, float], list[int]] = {}
     for line in part.sort_values("place").itertuples(index=False):
@@ -179,7 +185,8 @@ def _label(
 ) -> tuple[float, float]:
     """The label that is near a point, or else the point's own."""
     for label in labels:
-        if (np.abs(np.subtract(label, xy)) <= near).all():
+        distance = np.abs(np.subtract(label, xy))
+        if (distance <= near).all():
             return label
     return xy
 

@@ -37,12 +37,14 @@ def frame(
     middles = np.arange(BINS) + 0.5
     lines = []
     for site, counts in list(measured.histograms.items())[:MOST_LINES]:
-        shares = 100 * counts / counts.sum(1, keepdims=True)
+        totals = counts.sum(1, keepdims=True)
+        shares = 100 * counts / totals
         for measure, row in zip(MEASURES, shares, strict=True):
             for value, share in zip(measure.values(middles), row):
                 lines.append((measure.name, site, value, share))
     table = DataFrame(lines, columns=["measure", "site", "value", "share"])
-    title = f"Image quality by {by or SITES}: {dataset_of(source)}"
+    grouping = by or SITES
+    title = f"Image quality by {grouping}: {dataset_of(source)}"
     return titled(
         table,
         title,
@@ -63,7 +65,8 @@ def _extremes(measured: Any) -> list[tuple[str, np.ndarray]]:
             files.append(measured.files[position])
             value = shown(values[position])
             size = f"{value} {measure.unit}"
-            texts.append(f"{end} {measure.title}\n{names[position]}\n{size}")
+            name = names[position]
+            texts.append(f"{end} {measure.title}\n{name}\n{size}")
     return list(zip(texts, image_places.pixels(files), strict=True))
 
 
@@ -73,7 +76,8 @@ def draw(table: DataFrame) -> Picture:
     for measure in MEASURES:
         part = table[table["measure"] == measure.name]
         title = f"{measure.title} ({measure.unit})"
-        panels.append(Panel(title, partial(_panel, part, looks, measure.log)))
+        draw_panel = partial(_panel, part, looks, measure.log)
+        panels.append(Panel(title, draw_panel))
     for words, image in table.attrs["cases"]:
         panels.append(Panel(words, partial(show_image, image)))
     return picture(table, panels, looks, size=(2.5, 2.3), columns=len(MEASURES))
@@ -87,7 +91,8 @@ def _panel(
 ) -> None:
     for name, curve in part.groupby("site", sort=False):
         points = curve[["value", "share"]].to_numpy(float)
-        line(axes, points, **looks[str(name)] | {"marker": ""})
+        look = looks[str(name)] | {"marker": ""}
+        line(axes, points, **look)
     values = part[part["share"] > 0]["value"]
     low = values.min()
     high = values.max()

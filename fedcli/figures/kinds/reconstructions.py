@@ -59,11 +59,13 @@ def frame(path: Path) -> DataFrame:
 
 def draw(table: DataFrame) -> Picture:
     panels = []
-    for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
+    images = zip(table.attrs["pixels"], table.itertuples(), strict=True)
+    for pixels, line in images:
         words = f"from the\n{line.shown} model"
         if line.shown == finished.ORIGINAL:
             words = "original\nmean image"
-        panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(show_image, pixels)))
+        title = f"{words} {line.psnr:.1f} dB"
+        panels.append(Panel(title, partial(show_image, pixels)))
     columns = int(table["shown"].nunique())
     return picture(table, panels, size=(2.3, 2.3), columns=columns)
 

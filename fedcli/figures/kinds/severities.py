@@ -35,10 +35,12 @@ def frame(
         groups = list(scores.members(by))[:MOST_LINES]
     lines = []
     for kind, levels in scores.severities.items():
-        versions = {0: "clean"} | {int(level): f"{kind} {level}" for level in levels}
+        corrupted_versions = {int(level): f"{kind} {level}" for level in levels}
+        versions = {0: "clean"} | corrupted_versions
         for severity, version in sorted(versions.items()):
             overall = scores.part().overall[version].get(metric)
-            lines.append((kind, ALL, OF_ALL, severity, overall.last if overall else None))
+            value_of_all = overall.last if overall else None
+            lines.append((kind, ALL, OF_ALL, severity, value_of_all))
             for position, group in enumerate(groups):
                 score = scores.part().groups[by][version][metric][group]
                 lines.append((kind, group, position, severity, score.last))
@@ -52,9 +54,10 @@ def frame(
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "group", marked)
     ticks = sorted(set(table["severity"]))
+    ylabel = f"{table.attrs['score']} (%)"
     words: Look = {
         "xlabel": "severity",
-        "ylabel": f"{table.attrs['score']} (%)",
+        "ylabel": ylabel,
         "xticks": ticks,
     }
     draw_panel = partial(

@@ -99,11 +99,13 @@ def _on_validation(
 
 def check(records: list[Record], key: str) -> None:
     """Raises UsageError where no run has this option, or all have the same value."""
-    values = {option(record, key) for record in records} - {None}
+    values_of_records = {option(record, key) for record in records}
+    values = values_of_records - {None}
     if not values:
         options: set[str] = set()
         for record in records:
-            options |= {names.last(name) for name in (*record.options, *record.data)}
+            option_names = (*record.options, *record.data)
+            options |= {names.last(name) for name in option_names}
         hint = nearest(key, options - {"settings"})
         raise UsageError(f"no run has an option {key!r}", hint)
     if len(values) == 1:
@@ -185,7 +187,8 @@ def of_points(
     """
     table = DataFrame(lines, columns=["system", "value", "mean", "std"])
     table = table.astype({"mean": float, "std": float})
-    table["value"] = pandas.Series([line[1] for line in lines], dtype=object)
+    values = [line[1] for line in lines]
+    table["value"] = pandas.Series(values, dtype=object)
     table.attrs |= {"setting": setting, "score": score}
     return table
 
@@ -208,15 +211,18 @@ def _rounds(run: RunScores, metric: str, version: str) -> list[Any]:
 def draw(table: DataFrame) -> Picture:
     has_value = table["value"].notna()
     swept = list(table[has_value]["system"].unique())
-    nothing = set(table[~has_value & table["mean"].isna()]["system"])
+    without_number = table[~has_value & table["mean"].isna()]
+    nothing = set(without_number["system"])
     looks = {}
-    for position, label in enumerate(dict.fromkeys([*swept, *table["system"]])):
+    labels = dict.fromkeys([*swept, *table["system"]])
+    for position, label in enumerate(labels):
         style = {"marker": "o"} if label in swept else LEVEL
         looks[label] = look(position) | style
     legend = {label: style for label, style in looks.items() if label not in nothing}
+    panel = Panel("", partial(_panel, table, looks))
     return picture(
         table,
-        [Panel("", partial(_panel, table, looks))],
+        [panel],
         legend,
         size=SIZE,
     )
@@ -224,11 +230,14 @@ def draw(table: DataFrame) -> Picture:
 
 def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     axes.margins(x=0.04)
-    tried = _ordered(list(dict.fromkeys(table["value"].dropna())))
+    different_values = table["value"].dropna()
+    tried = _ordered(list(dict.fromkeys(different_values)))
     numbers = tried if _numeric(tried) else range(len(tried))
     positions = np.array(numbers, float)  # where each value stands
     position_of = dict(zip(tried, positions))
-    table = table.assign(low=table["mean"] - table["std"], high=table["mean"] + table["std"])
+    low = table["mean"] - table["std"]
+    high = table["mean"] + table["std"]
+    table = table.assign(low=low, high=high)
     swept = table[table["value"].notna()]
     x = swept["value"].map(position_of).astype(float)
     swept = swept.assign(x=x).sort_values("x")
@@ -244,15 +253,18 @@ def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
         **words,
     )
     for name, curve in swept.groupby("system", sort=False):
-        bars = curve[alone(np.isfinite(curve["low"].to_numpy()))]  # whose band has no width
+        has_width = np.isfinite(curve["low"].to_numpy())
+        bars = curve[alone(has_width)]  # whose band has no width
+        bar_colour = looks[name]["color"]
         whiskers = {
             "fmt": "none",
-            "ecolor": looks[name]["color"],
+            "ecolor": bar_colour,
             "elinewidth": 1.2,
             "alpha": 0.6,
         }
         axes.errorbar(bars["x"], bars["mean"], bars["std"], **whiskers)
-    for level in table[table["value"].isna() & table["mean"].notna()].itertuples():
+    levels = table[table["value"].isna() & table["mean"].notna()]
+    for level in levels.itertuples():
         style = looks[level.system]
         axes.axhline(level.mean, **style)
         axes.axhspan(

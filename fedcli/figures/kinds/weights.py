@@ -57,7 +57,8 @@ def _weights(records: list[Record]) -> DataFrame | None:
             frames.append(record.series["weights"].frame())
     if not frames:
         return None
-    means = pandas.concat(frames).groupby(["client", "round"], sort=False)["value"].mean()
+    by_client_and_round = pandas.concat(frames).groupby(["client", "round"], sort=False)
+    means = by_client_and_round["value"].mean()
     by_client = means.unstack(sort=False).sort_index(axis=1)
     table = by_client.stack(future_stack=True).rename("weight").reset_index()
     counts = table.groupby("client")["weight"].transform("count")
@@ -76,7 +77,8 @@ def draw(table: DataFrame) -> Picture:
     if crowded:
         caption += CROWDED
     table.attrs |= {"title": "Weights in the aggregation", "caption": caption}
-    draw_panel = partial(_panel, looks, 1.05 * table["weight"].max())
+    highest = 1.05 * table["weight"].max()
+    draw_panel = partial(_panel, looks, highest)
     by_system = panels(
         table,
         "system",
@@ -93,7 +95,8 @@ def client_looks(table: DataFrame) -> dict[str, Look]:
     looks = {}
     for position, (name, corrupted) in enumerate(clients.items()):
         colour = MANY[position if few else int(corrupted)]
-        looks[str(name)] = {"color": colour, "linestyle": CORRUPTED if corrupted else "-"}
+        linestyle = CORRUPTED if corrupted else "-"
+        looks[str(name)] = {"color": colour, "linestyle": linestyle}
     return looks
 
 
@@ -133,7 +136,8 @@ def _panel(
     for corrupted, clients in part.groupby("corrupted")["client"]:
         kinds[corrupted] = THIN | looks[clients.iloc[0]]
     weights = part.groupby(["corrupted", "round"])["weight"]
-    spread = weights.quantile([0.0, 0.1, 0.5, 0.9, 1.0]).unstack().reset_index()
+    shares = weights.quantile([0.0, 0.1, 0.5, 0.9, 1.0])
+    spread = shares.unstack().reset_index()
     how |= {"y": 0.5, "hue": "corrupted", "looks": kinds}
     for low, high, shade in SPANS:
         lines(spread, axes, bounds=(low, high), shade=shade, **how)

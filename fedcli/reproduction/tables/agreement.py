@@ -43,8 +43,10 @@ def half_width(runs: Sequence[float], others: int) -> float | None:
         return None
     from scipy.special import stdtrit
 
-    t = float(stdtrit(len(runs) - 1, (1 + LEVEL) / 2))
-    return t * stdev(runs) * sqrt(1 / len(runs) + 1 / others)
+    tail = (1 + LEVEL) / 2
+    t = float(stdtrit(len(runs) - 1, tail))
+    variance_factor = 1 / len(runs) + 1 / others
+    return t * stdev(runs) * sqrt(variance_factor)
 
 
 def judged(
@@ -69,7 +71,8 @@ def judged(
         update["verdict"] = FEW
     else:
         half += 0.5 * 10.0**-published.digits
-        beyond = max(0.0, abs(ours.mean - published.mean) - half - CLOSE)
+        distance = abs(ours.mean - published.mean)
+        beyond = max(0.0, distance - half - CLOSE)
         update["half"] = half
         update["beyond"] = beyond or None
         update["verdict"] = OUTSIDE if beyond else WITHIN
@@ -106,7 +109,8 @@ def _signs(column: Sequence[float]) -> NDArray[np.int_]:
     """The sign of the difference of each pair of rows [N, N]."""
     values = np.asarray(column)
     differences = np.subtract.outer(values, values)
-    return np.sign(np.round(differences / CLOSE)).astype(int)
+    steps = np.round(differences / CLOSE)
+    return np.sign(steps).astype(int)
 
 
 def _all_orders(count: int) -> NDArray[np.int_]:
@@ -135,7 +139,9 @@ def orders(results: Results) -> Iterator[Order]:
             continue
         order = tau_b(ours, theirs, column.name)
         if order:
-            yield Order(column=column.name, rows=len(ours), tau=order[0], p=order[1])
+            tau = order[0]
+            p = order[1]
+            yield Order(column=column.name, rows=len(ours), tau=tau, p=p)
 
 
 def sentences(several: Sequence[Results]) -> list[str]:
@@ -191,8 +197,10 @@ def _on_orders(orders: Sequence[Order]) -> str:
     columns = counted(len(taus), "column", "columns")
     significant = sum(order.p < SIGNIFICANT for order in orders)
     where = f"in {significant} the order is" if significant else "in none is the order"
+    lowest = fixed(min(taus), 2)
+    highest = fixed(max(taus), 2)
     return (
         f"Order of the rows: Kendall's tau-b with the paper's is {mean} on average over {columns} "
-        f"(from {fixed(min(taus), 2)} to {fixed(max(taus), 2)}); {where} kept better than a random "
+        f"(from {lowest} to {highest}); {where} kept better than a random "
         f"one would (p < {SIGNIFICANT}, permutation test of each column)."
     )

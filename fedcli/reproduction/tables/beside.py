@@ -69,7 +69,9 @@ def _leads(best: table.Cell, other: table.Cell) -> bool:
     spreads = [cell.std for cell in (best, other) if cell.std is not None]
     if not spreads:
         return True
-    lead = abs((best.number or 0.0) - (other.number or 0.0))
+    best_number = best.number or 0.0
+    other_number = other.number or 0.0
+    lead = abs(best_number - other_number)
     return lead > max(spreads)
 
 
@@ -97,13 +99,15 @@ def differences(results: Results) -> ReportTable:
         listed = []
     else:
         listed.sort(key=lambda difference: -abs(difference.cell.difference or 0.0))
-    rows = [_line(difference, has_intervals=has_intervals) for difference in listed[:MOST]]
+    largest = listed[:MOST]
+    rows = [_line(difference, has_intervals=has_intervals) for difference in largest]
     legend = "Difference: ours minus the paper's."
     if len(listed) > MOST:
         legend += f" {len(listed) - MOST} more in results.json."
+    columns = [table.Column(head) for head in heads]
     return ReportTable(
         title,
-        [table.Column(head) for head in heads],
+        columns,
         rows,
         legend,
     )
@@ -123,13 +127,16 @@ def _line(difference: CellDifference, *, has_intervals: bool) -> list[table.Cell
     cell = difference.cell
     column = difference.column
     digits = UNITS[column.unit][2]
-    cells = [table.Cell(difference.row), table.Cell(column.name), shown(cell, column)]
+    row_cell = table.Cell(difference.row)
+    ours = shown(cell, column)
+    cells = [row_cell, table.Cell(column.name), ours]
     if cell.published:
         cells.append(shown(cell.published, column))
     cells.append(table.number(cell.difference, digits=digits, sign="+"))
     if has_intervals:
         cells.append(table.Cell(f"± {cell.half:.{digits}f}"))
-        cells.append(table.Cell(f"{cell.beyond:.{digits}f}"))
+        beyond = f"{cell.beyond:.{digits}f}"
+        cells.append(table.Cell(beyond))
     return cells
 
 
@@ -155,7 +162,8 @@ def orders(results: Results) -> ReportTable:
 def tests(results: Results) -> tuple[list[str], list[ReportTable]]:
     """Differences of rows from the reference, as far as these runs can show: sentences, and a table
     for each score."""
-    several = len({test.data for test in results.statistics}) > 1
+    chains = {test.data for test in results.statistics}
+    several = len(chains) > 1
     groups = []
     for test in results.statistics:
         title = f"{test.version} {test.metric}"
@@ -200,7 +208,8 @@ def choice(results: Results) -> list[str]:
     for row in results.rows:
         if row.name in results.chosen:
             numbers = [shown(row.cells[column.name], column).plain for column in columns]
-            chosen.append(f"{row.name} ({', '.join(numbers)} %)")
+            numbers_text = ", ".join(numbers)
+            chosen.append(f"{row.name} ({numbers_text} %)")
     return [f"Chosen on the clients' validation images: {'; '.join(chosen)}."]
 
 
@@ -261,7 +270,9 @@ def line(text: str) -> str:
 
 
 def _legend(results: Results, star: str) -> str:
-    parts = [f"{MOMENTS[results.at]} ± {SPREADS[results.spread]}."]
+    moment = MOMENTS[results.at]
+    spread = SPREADS[results.spread]
+    parts = [f"{moment} ± {spread}."]
     parts += _on_marks(results, star)
     if any(marks.doubtful for marks in results.marks.values()):
         parts.append(
@@ -289,8 +300,9 @@ def _on_marks(results: Results, star: str) -> list[str]:
     )
     if len(tested) == len(names):
         return [f"{sentence}."]
+    tested_text = ", ".join(tested)
     return [
-        f"{sentence} (columns with tests: {', '.join(tested)}).",
+        f"{sentence} (columns with tests: {tested_text}).",
         f"Elsewhere {untested_sentence}",
     ]
 

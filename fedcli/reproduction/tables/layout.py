@@ -99,7 +99,8 @@ def tables(results: Results, legend: str) -> Iterator[table.ReportTable]:
         parts.setdefault(title, []).append(spot)
     for title, part in parts.items():
         if any(spot.has_number for spot in part):
-            yield _table(results, title, part, legend if title == main_title else "")
+            part_legend = legend if title == main_title else ""
+            yield _table(results, title, part, part_legend)
 
 
 def _spots(results: Results) -> list[Spot]:
@@ -129,9 +130,11 @@ def _table(
     heads = [head for head in unlike_heads if head in column_of]
     rows = []
     for line in dict.fromkeys(spot.line for spot in spots):
-        rows.append(_row(results, line, [spot_of.get((line, head)) for head in heads]))
+        spots_of_line = [spot_of.get((line, head)) for head in heads]
+        rows.append(_row(results, line, spots_of_line))
     headings = _headings([column_of[head] for head in heads], heads)
-    return table.ReportTable(title, [table.Column(""), *headings], rows, legend)
+    columns = [table.Column(""), *headings]
+    return table.ReportTable(title, columns, rows, legend)
 
 
 def _row(
@@ -150,7 +153,8 @@ def _row(
     if any(cell.below for cell in cells):
         text = THEIRS
         if verdicts:  # 9/14: nine of fourteen agree
-            text += f" {verdicts.count(WITHIN)}/{len(verdicts)}"
+            within = verdicts.count(WITHIN)
+            text += f" {within}/{len(verdicts)}"
         below = table.Cell(text)
     return [table.Cell(line, below=below), *cells]
 
@@ -177,19 +181,23 @@ def _headings(
 def _cell(results: Results, spot: Spot) -> table.Cell:
     cell = spot.cell
     marks = results.marks[spot.column.name]
+    is_best = spot.row.name in marks.best
+    is_doubtful = spot.row.name in marks.doubtful
     ours = replace(
         shown(cell, spot.column),
-        best=spot.row.name in marks.best,
-        doubtful=spot.row.name in marks.doubtful,
+        best=is_best,
+        doubtful=is_doubtful,
     )
     if not cell.published:
         return ours
-    digits = min(cell.published.digits, UNITS[spot.column.unit][2])
+    unit_digits = UNITS[spot.column.unit][2]
+    digits = min(cell.published.digits, unit_digits)
+    column_sign = sign(spot.column)
     theirs = table.number(
         cell.published.mean,
         cell.published.std,
         digits=digits,
-        sign=sign(spot.column),
+        sign=column_sign,
     )
     if cell.verdict == OUTSIDE:
         theirs = replace(theirs, text=FAR + theirs.text)

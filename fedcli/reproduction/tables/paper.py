@@ -89,10 +89,11 @@ def overview(parts: Sequence[Rebuilt]) -> ReportTable:
             "order: mean of Kendall's tau-b with the paper's order of rows; furthest: ours minus "
             "the paper's."
         )
+    shown_lines = [_at(line, columns) for line in lines]
     return ReportTable.of(
         "",
         _at(HEADS, columns),
-        [_at(line, columns) for line in lines],
+        shown_lines,
         legend,
     )
 
@@ -103,12 +104,14 @@ def _at(line: Sequence[str], columns: Sequence[int]) -> list[str]:
 
 def _facts(recipe: Recipe, results: Results) -> list[str]:
     """The line of a table in the overview, without its name."""
-    cell_count = len(results.seeds) * sum(len(row.data) for row in recipe.rows)
+    chains_of_rows = sum(len(row.data) for row in recipe.rows)
+    cell_count = len(results.seeds) * chains_of_rows
     scored = sum(len(row.scores) for row in results.rows)
     verdicts = [cell.verdict for cell in results.cells if cell.half is not None]
     agree = NONE
     if verdicts:
-        agree = f"{verdicts.count(agreement.WITHIN)} of {len(verdicts)}"
+        within = verdicts.count(agreement.WITHIN)
+        agree = f"{within} of {len(verdicts)}"
     order = NONE
     if results.orders:
         taus = [order.tau for order in results.orders]
@@ -144,7 +147,8 @@ def choices(parts: Sequence[Rebuilt]) -> list[str]:
     names_by_note: dict[str, list[str]] = {}
     for part in parts:
         for note in part.recipe.notes:
-            names_by_note.setdefault(note, []).append(part.name.partition(":")[0])
+            recipe_name = part.name.partition(":")[0]
+            names_by_note.setdefault(note, []).append(recipe_name)
     return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
 
 
@@ -158,7 +162,8 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     for part in parts:
         if part.results:
             sections.append(_section(part, part.results))
-    sections.append(Section("choices", CHOICES, text=choices(parts), closed=True))
+    section = Section("choices", CHOICES, text=choices(parts), closed=True)
+    sections.append(section)
     lead = re.split(r", (?:Table|Figure)", parts[0].recipe.paper)[0]
     generated = MADE_UP if _is_made_up(parts) else ""
     document = page.Document(

@@ -41,16 +41,18 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     cells = {}
     for name in FINDINGS:
         column = images[name]
-        cells[name] = column.astype(str).where(column.notna(), "").tolist()
+        words = column.astype(str)
+        cells[name] = words.where(column.notna(), "").tolist()
     labels, _ = of_columns(
         cells,
         FINDINGS,
         choices.own["uncertain"],
         download.tables[0],
     )
+    facts_by_id = images.assign(label=labels).sort_values("id")
     facts = located(
         download,
-        images.assign(label=labels).sort_values("id"),
+        facts_by_id,
         raw,
         raw,
     )
@@ -79,7 +81,8 @@ def sample(folder: Path) -> None:
             patient = f"patient{number:05d}"
             sex = ("Male", "Female")[n // 2 % 2]
             age = 18 + 31 * n % 73
-            people.append([patient, sex, age, RACES[n % len(RACES)], "Not Hispanic/Latino"])
+            race = RACES[n % len(RACES)]
+            people.append([patient, sex, age, race, "Not Hispanic/Latino"])
             labels = labels_of(n, len(FINDINGS))
             cells = _cells(labels, NO_FINDING[part], n)
             views = ["view1_frontal"]

@@ -103,10 +103,12 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         download = _download(root, site, choices)
         images = _usable(download.table, site, choices)
         images = located(download, images, root, raw)
-        facts.append(images.assign(site=site, patient=site + "-" + images.patient))
+        patients_of_site = site + "-" + images.patient
+        facts.append(images.assign(site=site, patient=patients_of_site))
         tables |= {path.relative_to(raw).as_posix() for path in download.tables}
+    all_facts = concat(facts)
     listing = listed(
-        concat(facts),
+        all_facts,
         ATTRIBUTES,
         sorted(tables),
         patient="patient_id",
@@ -196,7 +198,8 @@ def _with_demo(table: DataFrame, demo: Path) -> DataFrame:
     people = people.drop_duplicates("PATIENT").set_index("PATIENT")
     race = table.patient.map(people.PRIMARY_RACE.map(_race))
     sex = table.patient.map(_sex(people.GENDER))
-    return table.assign(race=race, gender=table.gender.where(table.gender != "", sex))
+    own_gender = table.gender.where(table.gender != "", sex)
+    return table.assign(race=race, gender=own_gender)
 
 
 def read_mimic(root: Path) -> Download:
@@ -236,7 +239,8 @@ def _mimic_facts(table: DataFrame) -> DataFrame:
     """The table with COLUMNS, without anything about people."""
     patient = "p" + table.subject_id.astype(str)
     studies = patient + "/s" + table.study_id.astype(str)
-    folders = "files/" + patient.str[:3] + "/" + studies + "/"
+    prefixes = patient.str[:3]
+    folders = "files/" + prefixes + "/" + studies + "/"
     return table.assign(
         name=folders + table.dicom_id + ".jpg",
         id="mimic/" + table.dicom_id,
@@ -291,7 +295,8 @@ def _home(root: Path, site: str, name: str, spellings: Sequence[str]) -> Path:
         if present(root / home, spellings):
             return root / home
     hint = f"put the download into {homes[0]}/, or link it there; see fedcli datasets fedchexmimic"
-    raise FedcliError(f"{root} has no {name} in any of {', '.join(homes)}", hint)
+    homes_text = ", ".join(homes)
+    raise FedcliError(f"{root} has no {name} in any of {homes_text}", hint)
 
 
 def _joined(home: Path, root: Path, name: str) -> str:
@@ -356,7 +361,8 @@ def _with_patients(table: DataFrame, path: Path) -> DataFrame:
     anchor_year = table.subject_id.map(people.anchor_year)
     years_passed = table.StudyDate // 10_000 - anchor_year  # both shifted alike
     age = table.subject_id.map(people.anchor_age) + years_passed.fillna(0)
-    return table.assign(gender=table.subject_id.map(_sex(people.gender)), age=_ages(age))
+    gender = table.subject_id.map(_sex(people.gender))
+    return table.assign(gender=gender, age=_ages(age))
 
 
 def _races(path: Path) -> Series:
@@ -373,7 +379,8 @@ def _races(path: Path) -> Series:
 
 def _race(text: object) -> str:
     """One of the paper's three, by the first word: "White, Hispanic", "BLACK/CAPE VERDEAN"."""
-    word = re.sub(r"[^a-z].*", "", str(text).lower(), flags=re.DOTALL)
+    lower_text = str(text).lower()
+    word = re.sub(r"[^a-z].*", "", lower_text, flags=re.DOTALL)
     return word if word in ATTRIBUTES["race"] else ""
 
 
@@ -400,31 +407,36 @@ def _decoded(table: DataFrame, attribute: str) -> list[str] | str:
     for i, value in enumerate(ATTRIBUTES[attribute]):
         codes[str(i)] = value
         codes[f"{i}.0"] = value
-    texts = table[column].astype(str).str.strip().str.lower()
+    cells = table[column].astype(str)
+    texts = cells.str.strip().str.lower()
     return [codes.get(text, text) for text in texts]
 
 
 def _usable(table: DataFrame, site: str, choices: PrepareOptions) -> DataFrame:
     """Images of the views asked for, with labels 0 and 1. Raises FedcliError for another label."""
     label = table.label.fillna(0)
+    label_hint = "expected 1, 0, -1 or blank"
     check_values(
         Path(site),
         table.id,
         label,
         [-1, 0, 1],
-        "expected 1, 0, -1 or blank",
+        label_hint,
         "label",
     )
     uncertain = choices.own["uncertain"]
-    has_view = (table.view == "frontal") | (choices.own["views"] == "all")
+    is_frontal = table.view == "frontal"
+    has_view = is_frontal | (choices.own["views"] == "all")
     is_certain = (label >= 0) | (uncertain != "skip")
     usable = has_view & is_certain
-    left_out = (
-        f"{(~has_view).sum()} that are not frontal, {(has_view & ~is_certain).sum()} uncertain"
-    )
+    not_frontal = (~has_view).sum()
+    undecided = (has_view & ~is_certain).sum()
+    left_out = f"{not_frontal} that are not frontal, {undecided} uncertain"
     console.say(f"{site}: {usable.sum()} images; left out {left_out}")
-    label = label.where(label >= 0, int(uncertain == "one"))
-    images = table.assign(label=label.astype(int)).loc[usable, COLUMNS]
+    uncertain_label = int(uncertain == "one")
+    label = label.where(label >= 0, uncertain_label)
+    labelled = table.assign(label=label.astype(int))
+    images = labelled.loc[usable, COLUMNS]
     return images.sort_values("id")
 
 

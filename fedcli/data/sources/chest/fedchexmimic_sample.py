@@ -93,7 +93,8 @@ def _chexpert(root: Path) -> list[list]:
             lines[part].append(chexpert_line(name, sex, age, cells))
             _save(home / name, effusion)
         if n % 10 != 9:  # not everybody is in the demographic table
-            people.append([patient, demo_sex, age, DEMO_RACES[n % 7], "Not Hispanic/Latino"])
+            demo_race = DEMO_RACES[n % 7]
+            people.append([patient, demo_sex, age, demo_race, "Not Hispanic/Latino"])
         name = f"{CHEXPERT}/{part}/{patient}/study1/view1_frontal.jpg"
         _add_paper_line(paper, name, n, effusion, age)
     for part, images in lines.items():
@@ -149,14 +150,16 @@ def _mimic(root: Path) -> list[list]:
         view = VIEWS[n % len(VIEWS)]
         date = 21_800_506 + 10_000 * (n % 3)
         images.append([dicom, subject, number, "CHEST (PA AND LAT)", view, 28, 32, date])
-        split.append([dicom, number, subject, SPLIT[n % len(SPLIT)]])
+        part = SPLIT[n % len(SPLIT)]
+        split.append([dicom, number, subject, part])
         _save(root / "mimic-cxr-jpg" / study.file, effusion)
         if view in ("AP", "PA"):
             _add_paper_line(paper, study.file, n, effusion, _age(n, 29))
     prefix = "mimic-cxr-jpg/mimic-cxr-2.0.0"
+    label_head = ["subject_id", "study_id", *findings]
     _packed(
         root / f"{prefix}-chexpert.csv.gz",
-        ["subject_id", "study_id", *findings],
+        label_head,
         labels,
     )
     head = (
@@ -172,9 +175,11 @@ def _mimic(root: Path) -> list[list]:
 
 def _study(n: int) -> Study:
     words = [f"{derive('dicom', n, k) % 2**32:08x}" for k in range(5)]
+    subject = 10_000_032 + 300_001 * n
+    study_number = 50_000_000 + 1_013 * n
     return Study(
-        10_000_032 + 300_001 * n,
-        50_000_000 + 1_013 * n,
+        subject,
+        study_number,
         "-".join(words),
     )
 
@@ -187,9 +192,12 @@ def _write_people(folder: Path) -> None:
         subject = _study(n).subject
         sex = "FM"[n // 3 % 2]
         patients.append([subject, sex, _age(n, 29), 2180, "2014 - 2016", ""])
-        races = [MIMIC_RACES[n // 2 % 7], *OTHER_RACES.get(n % 8, [])]
+        mimic_race = MIMIC_RACES[n // 2 % 7]
+        more_races = OTHER_RACES.get(n % 8, [])
+        races = [mimic_race, *more_races]
         for k, race in enumerate(races):
-            admissions.append([subject, 20_000_000 + 10 * n + k, "EMERGENCY", race])
+            admission = 20_000_000 + 10 * n + k
+            admissions.append([subject, admission, "EMERGENCY", race])
     head = "subject_id,gender,anchor_age,anchor_year,anchor_year_group,dod"
     _packed(folder / "patients.csv.gz", head.split(","), patients)
     head = "subject_id,hadm_id,admission_type,race"
@@ -209,12 +217,17 @@ def _add_paper_line(
 ) -> None:
     """Add a line of the paper's tables, which hold no uncertain labels."""
     if effusion != "-1.0":
-        lines.append([name, int(effusion == "1.0"), n % 3, n // 2 % 2, int(age >= 60)])
+        label = int(effusion == "1.0")
+        race = n % 3
+        gender = n // 2 % 2
+        is_old = int(age >= 60)
+        lines.append([name, label, race, gender, is_old])
 
 
 def _save(path: Path, effusion: str) -> None:
     name = "/".join(path.parts[-3:])
-    save(path, scan(name, int(effusion == "1.0"), height=28, width=32))
+    label = int(effusion == "1.0")
+    save(path, scan(name, label, height=28, width=32))
 
 
 def _packed(path: Path, head: list[str], lines: list[list]) -> None:
@@ -222,4 +235,5 @@ def _packed(path: Path, head: list[str], lines: list[list]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *lines])
-    path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    packed = gzip.compress(text.getvalue().encode(), mtime=0)
+    path.write_bytes(packed)

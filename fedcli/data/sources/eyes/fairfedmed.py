@@ -175,7 +175,8 @@ def decode(
         array = data[member]
     if member == SLO_MEMBER:
         return np.ascontiguousarray(array.T[..., None])
-    return np.ascontiguousarray(np.moveaxis(array[::STEP], 0, -1))
+    slices = array[::STEP]
+    return np.ascontiguousarray(np.moveaxis(slices, 0, -1))
 
 
 def _listed(home: Path, choices: PrepareOptions) -> tuple[dict[str, Listed], list[Path]]:
@@ -188,7 +189,8 @@ def _listed(home: Path, choices: PrepareOptions) -> tuple[dict[str, Listed], lis
             if not path.is_file():
                 hint = f"--split image needs {ALL} alone"
                 raise FedcliError(f"{home} has no {path.name}", hint)
-        return _together([*enumerate(train), *enumerate(test)], test), [*train, *test]
+        numbered = [*enumerate(train), *enumerate(test)]
+        return _together(numbered, test), [*train, *test]
     if not (home / ALL).is_file():
         hint = "download it, or use --split official with the sites' tables"
         raise FedcliError(f"{home} has no {ALL}", hint)
@@ -307,7 +309,8 @@ def _scalar(data: NpzFile, key: str) -> float:
         raise Unreadable(f"its {key} is {kind} {list(shape)}, expected one number")
     value = float(data[key].item())
     if key in COUNTS and value not in range(-1, COUNTS[key]):
-        raise Unreadable(f"its {key} is {value:g}, expected -1 to {COUNTS[key] - 1}")
+        largest = COUNTS[key] - 1
+        raise Unreadable(f"its {key} is {value:g}, expected -1 to {largest}")
     return value
 
 
@@ -361,10 +364,12 @@ def sample(folder: Path) -> None:
         codes = _codes(n)
         age = 20 + n % 70
         name = f"{ORIGINS[n % 3]}_{n:05d}.npz"
-        _write(home / FOLDER / name, {**_images(n, codes[LABEL]), **codes, "age": age})
+        images = _images(n, codes[LABEL])
+        _write(home / FOLDER / name, {**images, **codes, "age": age})
         texts = {key: SPELT[key][code] for key, code in codes.items()}
         if n == OTHER_GENDER:
-            texts["gender"] = SPELT["gender"][1 - codes["gender"]]
+            other_gender = 1 - codes["gender"]
+            texts["gender"] = SPELT["gender"][other_gender]
         lines.append([n, name, age, *(texts[key] for key in HEAD[3:])])
     table(home / ALL, HEAD, lines)
     for attribute in SITED:
@@ -413,8 +418,9 @@ def _write(path: Path, arrays: dict[str, np.ndarray | int]) -> None:
                 np.asarray(values),
                 allow_pickle=False,
             )
+            entry = zipfile.ZipInfo(f"{name}.npy")
             archive.writestr(
-                zipfile.ZipInfo(f"{name}.npy"),
+                entry,
                 file.getvalue(),
                 zipfile.ZIP_DEFLATED,
             )

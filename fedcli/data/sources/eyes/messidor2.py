@@ -52,10 +52,12 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     labels = {str(label): label for label in range(len(classes))}
     usable = grades.why == ""
     hint = f"expected 0 to {len(classes) - 1}"
+    usable_names = grades.id_code[usable]
+    usable_grades = grade[usable]
     check_values(
         raw / TABLE,
-        grades.id_code[usable],
-        grade[usable],
+        usable_names,
+        usable_grades,
         list(labels),
         hint,
         "grade",
@@ -162,7 +164,8 @@ def sample(folder: Path) -> None:
             if k % 3 == 2:  # names of the first Messidor: .jpg in the table, .JPG on disk
                 name = f"IM{number:06d}.jpg"
                 file = f"IM{number:06d}.JPG"
-            lines.append([name, grade, int(grade > 1 and k % 2), 1])
+            has_edema = int(grade > 1 and k % 2)
+            lines.append([name, grade, has_edema, 1])
             save_picture(images / file, grade, height=32)
     ungradable = "20060411_58550_0200_PP.png"
     lines.append([ungradable, "", "", 0])

@@ -84,7 +84,8 @@ def _eye(people: DataFrame, eye: str, files: dict[str, str]) -> DataFrame:
     import pandas
 
     names = people[f"{eye}-Fundus"]
-    keywords = people.get(f"{eye}-Diagnostic Keywords", names).str.strip().str.lower()
+    typed = people.get(f"{eye}-Diagnostic Keywords", names)
+    keywords = typed.str.strip().str.lower()
     is_other = keywords.isin(NO_FUNDUS) & names.isin(files)
     images = names.map(files)
     facts = {
@@ -109,7 +110,8 @@ def _read(path: Path) -> DataFrame:
 
     table = read_sheet(path, COLUMNS, keep_default_na=False).fillna("").drop_duplicates(COLUMNS)
     check_once(path, "patient " + table.ID)
-    check_once(path, pandas.concat([table[column] for column in FUNDUS]))
+    fundus_columns = [table[column] for column in FUNDUS]
+    check_once(path, pandas.concat(fundus_columns))
     return table
 
 
@@ -134,11 +136,13 @@ def sample(folder: Path) -> None:
         if patient == NOT_SEEN:
             keywords[1] = NO_FUNDUS[0]
         sex = ("Female", "Male")[patient // 2 % 2]
-        person = [patient, 25 + 7 * patient % 60, sex, *names, *keywords, *marks]
+        age = 25 + 7 * patient % 60
+        person = [patient, age, sex, *names, *keywords, *marks]
         letter = list(LABELS)[int(labels.argmax())]
         for name in names:
             file = FOLDER / name
-            lines.append([*person, f"../input/{file.as_posix()}", [letter], marks, name])
+            image_path = f"../input/{file.as_posix()}"
+            lines.append([*person, image_path, [letter], marks, name])
             save(folder / file, _fundus(name, labels))
     table(folder / TABLES[0], HEAD, lines)
 
@@ -147,7 +151,8 @@ def _fundus(name: str, labels: np.ndarray) -> np.ndarray:
     """uint8 [H, W, 3], reddish, brighter in green where a label has its place."""
     grey = spots(name, labels).astype(float)
     red = np.full_like(grey, 160)
-    return np.stack([red, grey, 0.4 * grey], axis=-1).astype(np.uint8)
+    image = np.stack([red, grey, 0.4 * grey], axis=-1)
+    return image.astype(np.uint8)
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -86,7 +86,9 @@ class Scale:
 
     def scaled(self, stored: np.ndarray) -> np.ndarray:
         """float32, of the same shape: slope and intercept alone."""
-        return stored.astype(np.float32) * np.float32(self.slope) + np.float32(self.intercept)
+        slope = np.float32(self.slope)
+        intercept = np.float32(self.intercept)
+        return stored.astype(np.float32) * slope + intercept
 
 
 def parse_window(text: str) -> Windows:
@@ -95,7 +97,8 @@ def parse_window(text: str) -> Windows:
     A window is "brain", "subdural", "bone", "C/W" (centre and width in HU), or "file", which gives
     None. Raises UsageError.
     """
-    windows = tuple(_parse_one(part.strip()) for part in text.split(","))
+    parts = text.split(",")
+    windows = tuple(_parse_one(part.strip()) for part in parts)
     if len(windows) not in (1, 3):
         hint = "give one, or three as channels: brain,subdural,bone"
         raise UsageError(f"{text!r} are {len(windows)} windows", hint)
@@ -180,7 +183,8 @@ def _table(
     """
     dtype = np.dtype(kind)
     width = 8 * dtype.itemsize
-    values = np.arange(1 << width, dtype=f"u{dtype.itemsize}").view(dtype)
+    unsigned = np.arange(1 << width, dtype=f"u{dtype.itemsize}")
+    values = unsigned.view(dtype)
     if 0 < scale.bits < width:
         unused = width - scale.bits  # high bits, in which anything may stand
         values = (values << unused) >> unused
@@ -258,7 +262,8 @@ def _displayed(slice_: "Dataset", windows: Windows) -> np.ndarray:
     is_ct = slice_.get("Modality") == "CT"
     tables = slice_.get("ModalityLUTSequence")
     if tables:
-        values = dicom_display.looked_up(stored, tables[0])[0].astype(np.float32)
+        mapped = dicom_display.looked_up(stored, tables[0])[0]
+        values = mapped.astype(np.float32)
     elif is_ct:
         values = scale.hounsfield(stored)
     else:

@@ -34,7 +34,8 @@ def own(
     tables = field("VOILUTSequence")
     if tables:
         entries, bits = looked_up(values, tables[0])
-        greys = np.rint(entries * (255 / (2**bits - 1)))
+        white = 2**bits - 1
+        greys = np.rint(entries * (255 / white))
         return greys.clip(0, 255).astype(np.uint8)
     bounds = window(field)
     if bounds and not is_linear(field):
@@ -87,7 +88,8 @@ def linear(values: np.ndarray, centre: float, width: float) -> np.ndarray:
 
 def sigmoid(values: np.ndarray, centre: float, width: float) -> np.ndarray:
     """uint8, of the same shape."""
-    exponent = (-4 * (values - centre) / width).clip(-80, 80)
+    from_centre = values - centre
+    exponent = (-4 * from_centre / width).clip(-80, 80)
     grey = 255 / (1 + np.exp(exponent))  # PS3.3, C.11.2.1.3.1
     return np.rint(grey).astype(np.uint8)
 
@@ -105,7 +107,8 @@ def looked_up(values: np.ndarray, table: "Dataset") -> tuple[np.ndarray, int]:
     if count == 0:
         count = 2**16
     if isinstance(data, bytes):
-        data = np.frombuffer(data, np.uint8 if len(data) < 2 * count else "<u2")
+        bytes_of_words = 2 * count
+        data = np.frombuffer(data, np.uint8 if len(data) < bytes_of_words else "<u2")
     entries = np.asarray(data)[:count].astype(np.int64)
     if len(entries) < count or not 1 <= bits <= 16:
         size = f"{len(entries)} entries of {bits} bits"

@@ -71,7 +71,9 @@ def read_header(path: Path) -> Header:
     if ROWS not in fields:
         raise Unreadable("holds no image")
     patient = fields.get(PATIENT) or fields.get(STUDY) or ""
-    return Header(patient, fields.get(SEX, ""), years(fields.get(AGE, "")))
+    sex = fields.get(SEX, "")
+    age = years(fields.get(AGE, ""))
+    return Header(patient, sex, age)
 
 
 def patients(raw: Path, files: Sequence[str]) -> list[str]:

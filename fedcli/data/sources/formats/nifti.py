@@ -74,7 +74,8 @@ def read_slices(
         orientation = nibabel.io_orientation(volume.affine)
         if not np.isfinite(orientation).all():
             raise Unreadable("does not say how its axes lie in the body")
-        axis = int(np.flatnonzero(orientation[:, 0] == AXES[axis_name])[0])
+        directions = orientation[:, 0]
+        axis = int(np.flatnonzero(directions == AXES[axis_name])[0])
         depth = shape[axis]
         if count > depth:
             raise Unreadable(f"has {depth} {axis_name} slices, fewer than {count}")
@@ -112,7 +113,8 @@ def _shape(volume: Any) -> Sequence[int]:
 def _plane(volume: Any, axis: int, position: int) -> np.ndarray:
     """A slice [two voxel axes]."""
     further_axes = len(volume.shape) - 3
-    index: list[Any] = [slice(None)] * 3 + [0] * further_axes
+    whole_axes = [slice(None)] * 3
+    index: list[Any] = whole_axes + [0] * further_axes
     index[axis] = position
     return np.asarray(volume.dataobj[tuple(index)], np.float32)
 
@@ -145,5 +147,7 @@ def _grey(values: np.ndarray, window: Window) -> np.ndarray:
         high = centre + width / 2
     if not high > low:
         raise Unreadable("holds the same value everywhere")
-    grey = (values.clip(low, high) - low) * (255 / (high - low))
+    clipped = values.clip(low, high)
+    scale = 255 / (high - low)
+    grey = (clipped - low) * scale
     return np.rint(grey).astype(np.uint8)

@@ -150,7 +150,8 @@ def _of_table(path: Path, file: str) -> Iterator[Record]:
 def _holds_pictures(arrow: Any, column: Any) -> bool:
     kind = column.type
     if arrow.types.is_struct(kind):
-        return "bytes" in {kind.field(i).name for i in range(kind.num_fields)}
+        field_names = {kind.field(i).name for i in range(kind.num_fields)}
+        return "bytes" in field_names
     return arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind)
 
 
@@ -214,7 +215,8 @@ def _cell(
                 return _rows_of(path, process, stamp, group)[position]
             position -= count
     except (ValueError, IndexError) as error:  # pyarrow's are ValueErrors
-        raise Unreadable(f"{type(error).__name__}: {_short(error)}") from error
+        reason = _short(error)
+        raise Unreadable(f"{type(error).__name__}: {reason}") from error
     raise Unreadable("is not there")
 
 
@@ -256,7 +258,8 @@ def _of_archive(path: Path, file: str) -> Iterator[Record]:
                 pictures[key] = f"{file}#{member.offset_data}+{member.size}"
                 continue
             if member.size > LONGEST:
-                sentence = f"{path}: {member.name[:100]!r} has {member.size:,} bytes"
+                member_name = member.name[:100]
+                sentence = f"{path}: {member_name!r} has {member.size:,} bytes"
                 raise FedcliError(sentence, "it describes one image")
             opened.seek(member.offset_data)
             text = opened.read(member.size).decode("utf-8").strip()

@@ -228,7 +228,8 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
         raise Unreadable(f"{sentence}, and black is 0: store it from 0 up")
     factor = 255 / (white or _white(image.mode, values))
     grey = values * np.float32(factor)  # Pillow's own way cuts off at 255
-    return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
+    rounded = np.rint(grey.clip(0, 255))
+    return rounded.astype(np.uint8)[..., None]
 
 
 def _colours(image: Any, deep: bool) -> np.ndarray:
@@ -308,7 +309,8 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
             raise Unreadable(f"{sentence}, PNG or JPEG") from None
         raise Unreadable("in no image format that is known here, or damaged") from None
     except Image.DecompressionBombError:
-        most = f"{2 * (Image.MAX_IMAGE_PIXELS or 0):,}"
+        largest = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        most = f"{largest:,}"
         raise Unreadable(f"its header says that it has more than {most} pixels") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
@@ -335,7 +337,8 @@ def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
         return image
     if channels == 3:
         return image.repeat(3, 2)
-    return np.rint(image @ EYE).astype(np.uint8)[..., None]
+    grey = np.rint(image @ EYE)
+    return grey.astype(np.uint8)[..., None]
 
 
 def fit_image(
@@ -368,7 +371,8 @@ def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
     interpolation = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
     steps = []
     if clahe:
-        steps.append(albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1))
+        contrast = albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1)
+        steps.append(contrast)
     if fit == "pad":
         black = {"border_mode": cv2.BORDER_CONSTANT, "fill": 0}
         steps.append(albumentations.LongestMaxSize(size, interpolation=interpolation, p=1))
@@ -393,7 +397,8 @@ def files_of(
     for folder in folders:
         if not (raw / folder).is_dir():
             continue
-        for name in sorted(entry.name for entry in os.scandir(raw / folder)):
+        names = sorted(entry.name for entry in os.scandir(raw / folder))
+        for name in names:
             path = Path(folder, name)
             if not suffixes or path.suffix.lower() in suffixes:
                 paths.setdefault(key(path), path.as_posix())

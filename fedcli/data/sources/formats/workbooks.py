@@ -58,7 +58,8 @@ def read(path: Path) -> list[list[str]]:
     except Exception as error:  # broken workbooks raise KeyError, ValueError and more
         raise FedcliError(f"{path} is not a readable Excel workbook: {error}", AS_CSV) from None
     if len(names) > 1:
-        console.say(f"{path.name}: the sheet {names[0]!r} is read, the first of {len(names)}")
+        count = len(names)
+        console.say(f"{path.name}: the sheet {names[0]!r} is read, the first of {count}")
     return rows
 
 
@@ -72,7 +73,9 @@ def check_size(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > LARGEST:
-        size = f"{unpacked >> 20} MiB unpacked, more than {LARGEST >> 20}"
+        unpacked_mib = unpacked >> 20
+        most_mib = LARGEST >> 20
+        size = f"{unpacked_mib} MiB unpacked, more than {most_mib}"
         raise FedcliError(f"{path} has {size}", AS_CSV)
 
 

@@ -226,7 +226,9 @@ def _refuse_mixture(
 ) -> None:
     """Raises FedcliError for folders such as train and test next to others."""
     others = [name for name in top if name not in parts]
-    sentence = f"{raw} has the folders {_listed(parts)} and also {_listed(others)}"
+    parts_text = _listed(parts)
+    others_text = _listed(others)
+    sentence = f"{raw} has the folders {parts_text} and also {others_text}"
     hint = MIXED
     inner = _inner_folders(files)
     for name in others:
@@ -335,4 +337,5 @@ def _warn_of_one_part(rows: list[Row], classes: list[str]) -> None:
         if absent:
             names = console.counted(len(absent), "class", "classes")
             hint = "if they are spelt in another way there, give the folders of a class one name"
-            console.warn(f"{names} without a folder for {part}: {_listed(absent)}; {hint}")
+            absent_text = _listed(absent)
+            console.warn(f"{names} without a folder for {part}: {absent_text}; {hint}")

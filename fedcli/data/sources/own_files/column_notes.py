@@ -87,7 +87,8 @@ def warn_of_dates(column: str, values: Iterable[str]) -> None:
             "a spreadsheet may have made dates of bands such as 3-9; "
             "correct the table, or use --map"
         )
-        console.warn(f"{column}: {_quoted(dates)} next to {bands[0]!r}: {hint}")
+        dates_text = _quoted(dates)
+        console.warn(f"{column}: {dates_text} next to {bands[0]!r}: {hint}")
 
 
 def note_people(rows: Sequence[Row], attributes: Mapping[str, Sequence[str]]) -> None:

@@ -60,10 +60,12 @@ def _certain_parts(cell: str) -> list[str]:
     """The labels between bars, semicolons or brackets; a cell without them is one label."""
     text = cell.strip()
     inner = text
-    if text[:1] + text[-1:] in BRACKETS:
+    outer_characters = text[:1] + text[-1:]
+    if outer_characters in BRACKETS:
         inner = text[1:-1].strip()
     if ALL_QUOTED.fullmatch(inner):
-        return [(single or double).strip() for single, double in QUOTED.findall(inner)]
+        quoted_parts = QUOTED.findall(inner)
+        return [(single or double).strip() for single, double in quoted_parts]
     if inner == text:
         return _divided(text, CERTAIN)
     return _divided(inner, IN_BRACKETS) if inner else []

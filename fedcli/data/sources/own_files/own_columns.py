@@ -78,7 +78,8 @@ def renamed(table: DataFrame, options: Options) -> DataFrame:
         else:
             lists = [[cell] for cell in cells]
         _warn_of_absent(name, mapping, lists)
-        table = table.assign(**{column: [_translated(parts, mapping) for parts in lists]})
+        translated = [_translated(parts, mapping) for parts in lists]
+        table = table.assign(**{column: translated})
     return table
 
 
@@ -152,7 +153,8 @@ def encoding(options: Options) -> str:
 def with_points(column: list[str]) -> list[str]:
     """Numbers of which some have a decimal comma with points; any other column as it is."""
     points = [cell.replace(",", ".", 1) for cell in column]
-    changed = [point for cell, point in zip(column, points, strict=True) if point != cell]
+    pairs = zip(column, points, strict=True)
+    changed = [point for cell, point in pairs if point != cell]
     return points if changed and all_numbers(changed) else column
 
 
@@ -207,7 +209,8 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
     _warn_of_doubtful(labels)
     numbers = []
     for parts in lists:
-        numbers.append(tuple(int(label in parts) for label in labels))
+        indicators = tuple(int(label in parts) for label in labels)
+        numbers.append(indicators)
     return _checked(numbers, labels, path)
 
 
@@ -258,14 +261,16 @@ def of_columns(
         for cell in table[name]:
             code = cell.removesuffix(".0")
             if code not in codes:
-                raise FedcliError(f"{path}: the column {name!r} holds {code[:40]!r}", HINT)
+                start_of_code = code[:40]
+                raise FedcliError(f"{path}: the column {name!r} holds {start_of_code!r}", HINT)
             uncertain_count += code == "-1"
             column.append(codes[code])
         columns.append(column)
     if uncertain_count and not uncertain:
         hint = "--set uncertain=zero, one, or ignore, which leaves them out of loss and scores"
         raise FedcliError(f"{path}: {uncertain_count} labels are -1, which means uncertain", hint)
-    return _checked(list(zip(*columns, strict=True)), list(names), path)
+    labels = list(zip(*columns, strict=True))
+    return _checked(labels, list(names), path)
 
 
 def of_own_columns(
@@ -371,7 +376,8 @@ def _positions(
     """
     for name in names:
         if name not in allowed:
-            sentence = f"the {noun} {name!r} of some images is none of {', '.join(allowed)}"
+            allowed_text = ", ".join(allowed)
+            sentence = f"the {noun} {name!r} of some images is none of {allowed_text}"
             raise FedcliError(sentence, nearest(name, allowed))
     in_order = ordered(set(allowed))
     return in_order, [in_order.index(name) for name in names]

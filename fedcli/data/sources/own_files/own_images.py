@@ -166,10 +166,12 @@ def _from_packed(
     missing = [name for name in columns if name not in table]
     if missing:
         names = ", ".join(name for name in table if name != packed.AT)[:200]
-        raise FedcliError(f"{path} has {lacking(missing)}, only {names}", NAMING)
+        columns_missing = lacking(missing)
+        raise FedcliError(f"{path} has {columns_missing}, only {names}", NAMING)
     table = own_columns.renamed(table, options)
     unlabelled = without_label(table, labels)
-    skipped = [(image, f"has no {labels[0]}") for image in table[packed.AT][unlabelled]]
+    unlabelled_images = table[packed.AT][unlabelled]
+    skipped = [(image, f"has no {labels[0]}") for image in unlabelled_images]
     listing = described(table[~unlabelled], path, choices)
     return replace(listing, tables=files, skipped=skipped)
 
@@ -312,17 +314,20 @@ def sample(folder: Path) -> None:
     for i in range(EACH * len(CLASSES)):
         label, k = divmod(i, EACH)
         hospital = "north" if i % 2 else "south"
-        name = f"{hospital}/image-{i:03d}.{ENDINGS[i % 4]}"
+        ending = ENDINGS[i % 4]
+        name = f"{hospital}/image-{i:03d}.{ending}"
         image = picture(name, label)
         if k == 3:
             image = image[..., :1]
         save(folder / name, image)
         sex = ("female", "male", "")[i % 3]
         age = "" if k == 5 else str(20 + 7 * i % 70)
-        lines.append([name, CLASSES[label], sex, age, hospital, f"p{i // 2:02d}"])
+        patient = f"p{i // 2:02d}"
+        lines.append([name, CLASSES[label], sex, age, hospital, patient])
+    head = ["image", "label", "sex", "age", "hospital", "patient"]
     table(
         folder / "labels.csv",
-        ["image", "label", "sex", "age", "hospital", "patient"],
+        head,
         lines,
     )
 

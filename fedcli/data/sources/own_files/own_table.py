@@ -74,17 +74,20 @@ def from_table(
     table = own_columns.renamed(table, options)
     images = table[image_column]
     columns = list(dict.fromkeys([*labels, *people]))
-    table = table[columns].assign(**{AT: _located(raw, name, images.tolist(), files)})
+    located = _located(raw, name, images.tolist(), files)
+    table = table[columns].assign(**{AT: located})
     absent = table[AT] == ""
     unlabelled = ~absent & without_label(table, labels)
     other_places = _places(others)
     skipped = {(image, _why_absent(image, name, other_places)) for image in images[absent]}
-    skipped |= {(file, f"has no {labels[0]} in {name}") for file in table[AT][unlabelled]}
+    unlabelled_files = table[AT][unlabelled]
+    skipped |= {(file, f"has no {labels[0]} in {name}") for file in unlabelled_files}
     table = table[~absent & ~unlabelled]
     _note_repeated(name, int(table.duplicated().sum()))
     table = table.drop_duplicates()
     _check_once(raw / name, table, columns)
-    unlisted = set(files) - set(table[AT]) - {file for file, _ in skipped}
+    skipped_files = {file for file, _ in skipped}
+    unlisted = set(files) - set(table[AT]) - skipped_files
     if unlisted:
         console.say(f"{len(unlisted)} of {len(files)} images in {raw} are not in {name}")
     listing = Listing([], {}, None)  # whoever reads it says that there is no image, and why
@@ -98,7 +101,8 @@ def without_label(table: DataFrame, labels: Sequence[str]) -> Series:
 
     False where several columns hold the labels.
     """
-    return table[labels[0]].str.lower().isin(NO_LABEL) & (len(labels) == 1)
+    words = table[labels[0]].str.lower()
+    return words.isin(NO_LABEL) & (len(labels) == 1)
 
 
 def _note_repeated(name: str, count: int) -> None:
@@ -198,7 +202,8 @@ def table_name(raw: Path, named_table: str, files: Sequence[str]) -> str | None:
         return Path(name).as_posix()
     tables = _names(raw, [".csv"])
     if len(tables) > 1:
-        sentence = f"{raw} has {len(tables)} CSV files: {', '.join(tables)}"
+        tables_text = ", ".join(tables)
+        sentence = f"{raw} has {len(tables)} CSV files: {tables_text}"
         raise UsageError(sentence, "name one with --table")
     if tables:
         return tables[0]
@@ -231,7 +236,8 @@ def _names(raw: Path, suffixes: Sequence[str]) -> list[str]:
     Hidden ones and those that Excel keeps while it is open are left out.
     """
     names = [path.name for path in raw.iterdir() if path.suffix.lower() in suffixes]
-    return sorted(name for name in names if not name.startswith((".", workbooks.LOCK)))
+    hidden_prefixes = (".", workbooks.LOCK)
+    return sorted(name for name in names if not name.startswith(hidden_prefixes))
 
 
 def _read(
@@ -258,7 +264,8 @@ def _read(
         if name not in head:
             missing.append(name)
     if missing:
-        sentence = f"{path} has {lacking(missing)}, only {', '.join(head)}"
+        columns_missing = lacking(missing)
+        sentence = f"{path} has {columns_missing}, only {', '.join(head)}"
         raise FedcliError(sentence, _meant(missing, head) + NAMING)
     for name in people:
         if "/" in name or "*" in name:  # that crosses attributes, as in sex*age
@@ -303,7 +310,8 @@ def _located(
     folded = {key.casefold(): key for key in reversed(places)}
     located = []
     for name in names:
-        within(raw, name.replace("\\", "/"), raw / table, links=True)  # these are left out
+        within_name = name.replace("\\", "/")
+        within(raw, within_name, raw / table, links=True)  # these are left out
         keys = _keys(table, name) if name else []
         for key in list(keys):
             if key.casefold() in folded:  # IM00.JPG for im00.jpg
@@ -312,7 +320,8 @@ def _located(
         if len(matches) > 1:
             both = " and ".join(sorted(matches)[:2])
             hint = "write the path from the folder, with suffix"
-            raise FedcliError(f"{raw / table}: {name!r} may be {both}", hint)
+            table_path = raw / table
+            raise FedcliError(f"{table_path}: {name!r} may be {both}", hint)
         located.append(next(iter(matches), ""))
     return located
 
@@ -399,7 +408,8 @@ def _check_groups(values: set[str], name: str, path: Path) -> None:
     if len(values) > GROUPS:
         limit = f"an attribute has at most {GROUPS}"
         hint = f"{limit}; ages in years: --age {name}; put others into bands"
-        raise FedcliError(f"{path}: the column {name!r} has {len(values)} values", hint)
+        count = len(values)
+        raise FedcliError(f"{path}: the column {name!r} has {count} values", hint)
 
 
 def _check_length(names: Iterable[str], noun: str, path: Path) -> None:
@@ -538,7 +548,8 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if is_numeric:
         _check_no_measurements(classes, len(labels), path)
     if len(classes) > CLASSES:
-        sentence = f"{path} has {len(classes)} classes for {len(labels)} images"
+        expected = len(labels)
+        sentence = f"{path} has {len(classes)} classes for {expected} images"
         raise FedcliError(sentence, "is --label-column the right one?")
     if len(classes) == len(labels) > ALONE:
         hint = "a class needs several images; is --label-column the right one?"

@@ -40,7 +40,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         hint = "give the folder of a collection of the ISIC archive, or one with such folders in it"
         raise FedcliError(f"{raw} has no table with the column isic_id", hint)
     tables = [path.as_posix() for path in paths]
-    images = isic2019.by_key(_read(raw, paths), " and ".join(tables)).sort_values("image")
+    unsorted = isic2019.by_key(_read(raw, paths), " and ".join(tables))
+    images = unsorted.sort_values("image")
     files = files_of(raw, _folders(paths), PHOTOGRAPHS, lambda path: path.stem)
     kinds = images.kind.replace("", "nothing")
     why = "its table calls it " + kinds + ", not benign or malignant"
@@ -91,9 +92,10 @@ def _read(raw: Path, paths: list[Path]) -> DataFrame:
 
     tables = []
     for path in paths:
+        columns = ["isic_id", "attribution", "sex", "age_approx"]
         table = read_table(
             raw / path,
-            ["isic_id", "attribution", "sex", "age_approx"],
+            columns,
             dtype=str,
         )
         table = table.apply(lambda column: column.str.strip())
@@ -141,11 +143,12 @@ def sample(folder: Path) -> None:
     Two of eight share a lesion.
     """
     _write(folder / "HAM10000", VIENNA, LABELS[0], CLASSES, 0)
+    kinds = ["Benign", "Malignant"]
     _write(
         folder / "BCN20000",
         BARCELONA,
         LABELS[1],
-        ["Benign", "Malignant"],
+        kinds,
         EACH,
     )
 
@@ -163,8 +166,9 @@ def _write(
         image = f"ISIC_{i:07d}"
         k = i % 8
         label = int(k > 4)
+        path = folder / "images" / f"{image}.jpg"
         save_picture(
-            folder / "images" / f"{image}.jpg",
+            path,
             label,
             tint=start / 200,
         )
@@ -173,7 +177,8 @@ def _write(
         lesion = f"IL_{i - 1 if k == 1 else i:07d}"
         if k == 6:
             lesion = ""
-        lines.append([image, owner, "CC-BY-NC", age, sex, kinds[label], lesion])
+        kind = kinds[label]
+        lines.append([image, owner, "CC-BY-NC", age, sex, kind, lesion])
     lines[-1][5] = "Indeterminate"
     table(folder / "metadata.csv", [*HEAD, column, "lesion_id"], lines)
 

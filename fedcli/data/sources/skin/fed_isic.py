@@ -45,7 +45,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     hospitals = read_hospitals(path)
     skipped = []
     for name in hospitals.index.difference(images.index):
-        skipped.append((f"{name}.jpg", f"listed in {path.name}, not in {isic2019.TRUTH}"))
+        reason = f"listed in {path.name}, not in {isic2019.TRUTH}"
+        skipped.append((f"{name}.jpg", reason))
     outside = len(images.index.difference(hospitals.index))
     if outside:
         count = f"{outside} of {len(images)} images of ISIC 2019"
@@ -74,7 +75,8 @@ def locate(raw: Path) -> Path:
         missing.append(f"{TABLES[0]}, which names the hospitals")
         folder = "datasets/fed_isic2019/dataset_creation_scripts"
         hints.append(f"put {TABLES[0]} of FLamby's folder {folder} there")
-    raise FedcliError(f"{raw} has no {' and no '.join(missing)}", ", and ".join(hints))
+    missing_text = " and no ".join(missing)
+    raise FedcliError(f"{raw} has no {missing_text}", ", and ".join(hints))
 
 
 def read_hospitals(path: Path) -> DataFrame:
@@ -85,7 +87,8 @@ def read_hospitals(path: Path) -> DataFrame:
     from pandas import Categorical
 
     columns = ["image", *FACTS]
-    table = read_table(path, columns, dtype={"image": str, "fold": str})[columns]
+    texts = {"image": str, "fold": str}
+    table = read_table(path, columns, dtype=texts)[columns]
     check_values(path, table.image, table.target, range(len(CLASSES)))
     check_values(path, table.image, table.center, range(len(CENTERS)))
     check_values(path, table.image, table.fold, ["train", "test"])
@@ -94,7 +97,9 @@ def read_hospitals(path: Path) -> DataFrame:
 
 
 def _check_labels(table: DataFrame, path: Path) -> None:
-    differing = table[(table.label >= 0) & (table.label != table.target)]
+    is_labelled = table.label >= 0
+    is_other = table.label != table.target
+    differing = table[is_labelled & is_other]
     if differing.empty:
         return
     line = differing.iloc[0]
@@ -155,13 +160,15 @@ def sample(folder: Path) -> None:
                 is_shared = k == 2 and label in (0, 2)  # MEL's and BCC's first and last: one lesion
                 lesion = f"{prefix}_{i - 2 if is_shared else i:07d}"
                 age = f"{30 + 5 * (i % 10)}.0" if i % 13 else ""
+                body_site = BODY[i % 8]
+                sex = SEXES[i % 2]
                 photograph = Photograph(
                     image,
                     label,
                     age,
-                    BODY[i % 8],
+                    body_site,
                     lesion,
-                    SEXES[i % 2],
+                    sex,
                 )
                 photographs.append(photograph)
                 fold = "test" if k == 2 else "train"
@@ -172,10 +179,11 @@ def sample(folder: Path) -> None:
         photographs.append(Photograph(name, k, "40.0", "", "", "male"))
     isic2019.write(folder, photographs)
     head = ["image", *CLASSES, isic2019.UNKNOWN, *FACTS, "fold2"]
+    sorted_lines = sorted(lines, key=lambda line: (line[0][-1], line[0]))
     table(
         folder / TABLES[0],
         head,
-        sorted(lines, key=lambda line: (line[0][-1], line[0])),
+        sorted_lines,
     )
 
 

@@ -114,7 +114,8 @@ def _checked(table: DataFrame, path: Path) -> DataFrame:
     repeated = table.image_id[table.image_id.duplicated()]
     if len(repeated):
         image = repeated.iloc[0]
-        labels = " and ".join(table.dx[table.image_id == image].astype(str))
+        classes_of_image = table.dx[table.image_id == image]
+        labels = " and ".join(classes_of_image.astype(str))
         sentence = f"{path}: {image} has two labels, {labels}"
         raise FedcliError(sentence, "keep the right one of the two rows")
     return table
@@ -136,7 +137,8 @@ def _check_official(table: DataFrame, raw: Path) -> None:
     if "fold" not in table:
         sentence = f"{raw} has no {CENTERS}, which holds the official fold"
         raise FedcliError(sentence, "use --split lesion or image")
-    without_fold = table.image_id[~table.fold.isin(["train", "test"])]
+    has_fold = table.fold.isin(["train", "test"])
+    without_fold = table.image_id[~has_fold]
     if len(without_fold):
         sentence = f"{raw / CENTERS} has no fold for {without_fold.iloc[0]}"
         raise FedcliError(sentence, "use --split lesion")
@@ -167,17 +169,22 @@ EACH = 10  # images per class
 
 def sample(folder: Path) -> None:
     """70 images of 63 lesions, Harvard's table, and FLamby's with hospitals and folds."""
-    records = [_record(i) for i in range(EACH * len(CLASSES))]
-    table(folder / HAM, HARVARD, [record[: len(HARVARD)] for record in records])
+    count = EACH * len(CLASSES)
+    records = [_record(i) for i in range(count)]
+    harvard_records = [record[: len(HARVARD)] for record in records]
+    table(folder / HAM, HARVARD, harvard_records)
+    sorted_records = sorted(records, key=lambda record: record[1])
     table(
         folder / CENTERS,
         FLAMBY,
-        sorted(records, key=lambda record: record[1]),
+        sorted_records,
     )
     for i, record in enumerate(records):
         label, k = divmod(i, EACH)
         part = folder / f"HAM10000_images_part_{1 + i % 2}"
-        save_picture(part / f"{record[1]}.jpg", label, tint=0.5 if k < 2 else 0)
+        path = part / f"{record[1]}.jpg"
+        tint = 0.5 if k < 2 else 0
+        save_picture(path, label, tint=tint)
 
 
 def _record(i: int) -> list:
@@ -189,19 +196,25 @@ def _record(i: int) -> list:
     lesion = i - 1 if k == 1 else i
     image = 24306 + 3 * i % 70
     name = CLASSES[label]
-    age = f"{25 + 5 * (3 * i % 11)}.0"
+    years = 25 + 5 * (3 * i % 11)
+    age = f"{years}.0"
     sex = ("male", "female")[i % 2]
     if k == 5:
         age = ""
         sex = "unknown"
-    harvard = [f"HAM_{lesion:07d}", f"ISIC_{image:07d}", name, TYPES[i % 4], age, sex]
+    lesion_id = f"HAM_{lesion:07d}"
+    image_id = f"ISIC_{image:07d}"
+    kind = TYPES[i % 4]
+    harvard = [lesion_id, image_id, name, kind, age, sex]
     hospital = list(HOSPITALS)[(i // 2) % 4]
     center = HOSPITALS[hospital]
     target = label
     if name == "akiec" and k > 5:
         target = 7  # ISIC 2019's number of SCC, which some of akiec are
     fold = "test" if k in (1, 9) else "train"
-    return [*harvard, PLACES[i % 7], hospital, target, center, fold, f"{fold}_{center}"]
+    place = PLACES[i % 7]
+    fold_and_center = f"{fold}_{center}"
+    return [*harvard, place, hospital, target, center, fold, fold_and_center]
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -79,7 +79,8 @@ def _labels(raw: Path) -> DataFrame:
     table = read_table(raw / TRUTH, ["image", *CLASSES], dtype={"image": str})
     columns = [*CLASSES, UNKNOWN] if UNKNOWN in table else CLASSES
     label = one_hot(raw / TRUTH, table, columns, "image")
-    label = np.where(label < len(CLASSES), label, -1)
+    has_class = label < len(CLASSES)
+    label = np.where(has_class, label, -1)
     return by_key(table[["image"]].assign(label=label), TRUTH)
 
 
@@ -115,23 +116,29 @@ def collect(
     other_tables: beside the two. skipped: images that they name and these do not.
     """
     files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: key(path.stem))
-    table = table.sort_values("image").rename(columns={"image": "id", "lesion_id": "patient"})
+    ordered = table.sort_values("image")
+    table = ordered.rename(columns={"image": "id", "lesion_id": "patient"})
+    unknown_reason = f"{TRUTH} says {UNKNOWN}, which is no class"
     why = np.where(
         table.label < 0,
-        f"{TRUTH} says {UNKNOWN}, which is no class",
+        unknown_reason,
         "",
     )
+    paths = table.index.map(files)
+    names = table.id + ".jpg"
     facts = table.assign(
-        file=table.index.map(files),
-        name=table.id + ".jpg",
+        file=paths,
+        name=names,
         why=why,
     )
+    table_names = [TRUTH, METADATA, *other_tables]
+    absent_reason = f"listed in {TRUTH}, in none of the image folders"
     return listed(
         facts,
         _attributes(facts),
-        [TRUTH, METADATA, *other_tables],
+        table_names,
         patient="lesion_id",
-        absent=f"listed in {TRUTH}, in none of the image folders",
+        absent=absent_reason,
         skipped=skipped,
     )
 
@@ -183,7 +190,8 @@ def sample(folder: Path, times: int = 1) -> None:
     photographs = [_photograph(i) for i in range(64 * times)]
     write(folder, photographs)
     grey = picture("grey", 1)[..., 0]
-    save(folder / FOLDER / f"{photographs[9].image}.jpg", grey)
+    grey_path = folder / FOLDER / f"{photographs[9].image}.jpg"
+    save(grey_path, grey)
     shrunk = folder / FOLDER / f"{photographs[7].image}.jpg"
     shrunk.rename(shrunk.with_stem(key(shrunk.stem)))
 
@@ -196,7 +204,8 @@ def _photograph(i: int) -> Photograph:
     k = i % 8
     image = f"ISIC_{i:07d}"
     lesion = f"HAM_{i:07d}"
-    age = f"{25 + 10 * (i % 6)}.0"
+    years = 25 + 10 * (i % 6)
+    age = f"{years}.0"
     site = BODY[k]
     if k == 1:
         lesion = f"HAM_{i - 1:07d}"
@@ -210,7 +219,8 @@ def _photograph(i: int) -> Photograph:
         image += SHRUNK
         lesion = f"MSK4_{i:07d}"
     sex = SEXES[i % 2] if i % 9 else ""
-    return Photograph(image, i // 8 % 8, age, site, lesion, sex)
+    label = i // 8 % 8
+    return Photograph(image, label, age, site, lesion, sex)
 
 
 def write(folder: Path, photographs: Sequence[Photograph]) -> None:
@@ -219,10 +229,11 @@ def write(folder: Path, photographs: Sequence[Photograph]) -> None:
     metadata: list[list] = []
     for i, line in enumerate(photographs):
         path = folder / FOLDER / f"{line.image}.jpg"
+        height = 24 if i % 2 else 32
         save_picture(
             path,
             line.label,
-            height=24 if i % 2 else 32,
+            height=height,
             tint=line.tint,
         )
         labels.append([line.image, *hot(line.label)])

@@ -50,7 +50,10 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         tone = UNKNOWN if kind < 0 else int(kind >= first_dark)
         images.append(replace(row, groups={**row.groups, "skin_tone": tone}))
     counts = Counter(row.groups["skin_tone"] for row in images)
-    console.say(f"skin tone: {counts[0]} light, {counts[1]} dark, {counts[UNKNOWN]} unknown")
+    light = counts[0]
+    dark = counts[1]
+    unknown = counts[UNKNOWN]
+    console.say(f"skin tone: {light} light, {dark} dark, {unknown} unknown")
     attributes = {**listing.attributes, "skin_tone": TONES}
     return replace(listing, rows=images, attributes=attributes, tables=tables)
 
@@ -90,11 +93,12 @@ def _read_types(raw: Path, name: str, images: list[Row]) -> list[int]:
     table = read_table(path, columns, dtype={"image_name": str})
     table = table.fillna({"type": UNKNOWN})
     hint = "expected 1 to 6, or -1 for unknown"
+    known_types = [UNKNOWN, *TYPES]
     check_values(
         path,
         table.image,
         table.type,
-        [UNKNOWN, *TYPES],
+        known_types,
         hint,
         "skin type",
     )
@@ -120,10 +124,13 @@ def sample(folder: Path) -> None:
     lines: list[list] = []
     for i, line in enumerate(photographs):
         if i in BLUISH:
-            bluish = picture(line.image, line.label)[..., ::-1]
-            save(folder / isic2019.FOLDER / f"{line.image}.jpg", bluish)
+            image = picture(line.image, line.label)
+            bluish = image[..., ::-1]
+            path = folder / isic2019.FOLDER / f"{line.image}.jpg"
+            save(path, bluish)
         kind = UNKNOWN if i == UNTYPED else TYPES_OF_TINTS[line.tint]
-        lines.append([line.image, int(line.label == 0), 2019, -1, 0, "1024x1024", kind])
+        is_malignant = int(line.label == 0)
+        lines.append([line.image, is_malignant, 2019, -1, 0, "1024x1024", kind])
     head = ["image_name", "target", "year", "tfrecord", "mclassd", "size", "fitzpatrick"]
     table(folder / "isic_train_20-19-18-17.csv", head, lines)
 
@@ -133,13 +140,17 @@ def _photograph(i: int) -> Photograph:
     label, k = divmod(i, 9)
     lesion = f"BCN_{i:07d}" if k else ""
     tint = 1.0 if k > 4 else 0.0
+    image = f"ISIC_{i:07d}"
+    age = f"{20 + i}.0"
+    body_site = BODY[i % 8]
+    sex = SEXES[i % 2]
     return Photograph(
-        f"ISIC_{i:07d}",
+        image,
         label,
-        f"{20 + i}.0",
-        BODY[i % 8],
+        age,
+        body_site,
         lesion,
-        SEXES[i % 2],
+        sex,
         tint,
     )
 

@@ -44,7 +44,8 @@ def centre_square(image: np.ndarray) -> np.ndarray:
     side = min(height, width)
     top = (height - side) // 2
     left_side = (width - side) // 2
-    square = Image.fromarray(image[top : top + side, left_side : left_side + side])
+    pixels = image[top : top + side, left_side : left_side + side]
+    square = Image.fromarray(pixels)
     return np.asarray(square.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
 
 
@@ -63,7 +64,8 @@ def patch_colours(image: np.ndarray) -> np.ndarray:
 
     patches = []
     for row, column in zip(TOPS, LEFTS, strict=True):
-        patches.append(image[row : row + PATCH, column : column + PATCH])
+        patch = image[row : row + PATCH, column : column + PATCH]
+        patches.append(patch)
     return rgb2lab(np.stack(patches)).mean((1, 2))  # of [8, PATCH, PATCH, 3]
 
 
