@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from ..console import capital
 from ..data import manifest
@@ -59,11 +60,11 @@ class Series:
 
     title: str
     unit: str
-    curves: dict[str, np.ndarray]
+    curves: dict[str, ndarray]
     kind: str = "reports"
 
     @property
-    def values(self) -> np.ndarray:
+    def values(self) -> ndarray:
         """All values of all clients, NaN among them."""
         values_of_clients = [curve[:, 1] for curve in self.curves.values()]
         return np.concatenate(values_of_clients)
@@ -114,7 +115,7 @@ class Record:
     options: dict[str, Any]
     data: dict[str, Any]
     corrupted: list[str]
-    histograms: dict[str, dict[int, np.ndarray]]
+    histograms: dict[str, dict[int, ndarray]]
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -352,8 +353,8 @@ def _of_groups(groups: dict[str, dict[str, Number]]) -> dict[str, Number]:
     return numbers
 
 
-def _histograms(lines: list[Line]) -> dict[str, dict[int, np.ndarray]]:
-    histograms: dict[str, dict[int, np.ndarray]] = {}
+def _histograms(lines: list[Line]) -> dict[str, dict[int, ndarray]]:
+    histograms: dict[str, dict[int, ndarray]] = {}
     for line in lines:
         for name, counts in line.get("histograms", {}).items():
             by_round = histograms.setdefault(name, {})

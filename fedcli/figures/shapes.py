@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from pandas import DataFrame
 
 from .drawing import COLOURS, INK, Axes, Look, Panel, Picture, look, short
@@ -117,7 +118,7 @@ def lines(
         line(axes, points, **looks[name])
 
 
-def line(axes: Axes, curve: np.ndarray, **look: Any) -> None:
+def line(axes: Axes, curve: ndarray, **look: Any) -> None:
     """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
     dots = np.isfinite(curve[:, 1])
     if len(curve) > DOTS:
@@ -126,7 +127,7 @@ def line(axes: Axes, curve: np.ndarray, **look: Any) -> None:
     axes.plot(*curve.T, **markers | look)
 
 
-def alone(finite: np.ndarray) -> np.ndarray:
+def alone(finite: ndarray) -> ndarray:
     """The values [T] that are finite while those before and after them are not."""
     neighbours = np.pad(finite, 1)
     has_left_neighbour = neighbours[:-2]
@@ -139,7 +140,7 @@ def matrix(
     axes: Axes,
     *,
     bar: Look | None = None,
-    texts: np.ndarray | None = None,
+    texts: ndarray | None = None,
     **how: Any,
 ) -> None:
     """A cell for each row and column of a table, with their names.
@@ -230,7 +231,7 @@ def name_ticks(axis: Any, names: Sequence[Any]) -> None:
     axis.set_ticks(ticks, short_names)
 
 
-def stretch(axes: Axes, values: np.ndarray, along: str = "y") -> None:
+def stretch(axes: Axes, values: ndarray, along: str = "y") -> None:
     """Make an axis logarithmic where values spread far; 0 has no place on it but beside it."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -245,7 +246,7 @@ def stretch(axes: Axes, values: np.ndarray, along: str = "y") -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def scaled(axes: Axes, values: np.ndarray, along: str) -> str:
+def scaled(axes: Axes, values: ndarray, along: str) -> str:
     """Give an axis the scale of spread_far(), and return it."""
     scale = spread_far(values)
     options = {}
@@ -258,7 +259,7 @@ def scaled(axes: Axes, values: np.ndarray, along: str) -> str:
     return scale
 
 
-def spread_far(values: np.ndarray) -> str:
+def spread_far(values: ndarray) -> str:
     """The axis for these values: "log", "symlog" where some are 0, "" for an even one."""
     positive = values[values > 0]
     if (values < 0).any() or not len(positive):

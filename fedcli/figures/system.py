@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ..comparison.resampling import bounds
 from ..comparison.systems import LAST5, Scored
@@ -30,7 +31,7 @@ from .figure import NothingToDraw
 BY = "an attribute, whose groups are shown beside all images, or client"
 VERSION = "of the test images: clean or corrupted"
 LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
-Groupings = dict[str, tuple[np.ndarray, list[str]]]
+Groupings = dict[str, tuple[ndarray, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class AnsweredImages:
     """
 
     classes: list[str]
-    ids: np.ndarray
-    chances: np.ndarray
-    y: np.ndarray
-    units: np.ndarray
+    ids: ndarray
+    chances: ndarray
+    y: ndarray
+    units: ndarray
     by_patient: bool
     groupings: Groupings
 
-    def members(self, attribute: str) -> list[tuple[str, int, np.ndarray]]:
+    def members(self, attribute: str) -> list[tuple[str, int, ndarray]]:
         """Name, position of the look, and images of all together and of each group.
 
         Of the groups at most MOST_LINES.
@@ -72,7 +73,7 @@ class AnsweredImages:
 
     def parts(
         self, attribute: str, class_name: str
-    ) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[str, int, ndarray, ndarray, ndarray]]:
         """Name, position of the look, probability, label and units of each group, for one class.
 
         The last three are [n], over images whose label is known; the label is 1 for the class.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -40,7 +41,7 @@ def opened(folder: Path, device: str) -> runs.FinishedRun:
 
 
 @torch.inference_mode()
-def mean_features(run: runs.FinishedRun) -> list[tuple[str, str, str, np.ndarray]]:
+def mean_features(run: runs.FinishedRun) -> list[tuple[str, str, str, ndarray]]:
     """space, client, class and mean features [D] of chosen classes at clients with images of them.
 
     space: "features" before the projector, "projected" behind it where there is one.
@@ -73,7 +74,7 @@ def mean_features(run: runs.FinishedRun) -> list[tuple[str, str, str, np.ndarray
 
 def _sums(run: runs.FinishedRun, shard: Shard) -> dict[str, Tensor]:
     """Spaces -> sum of the features of each class's images [C, D]."""
-    sums: dict[str, Tensor] = {}
+    sums = {}
     projector = getattr(run.net, "projector", None)
     for batch in shard.in_order():
         z = run.net.features(batch.x)
@@ -91,7 +92,7 @@ def _sums(run: runs.FinishedRun, shard: Shard) -> dict[str, Tensor]:
     return sums
 
 
-def some_classes(counts: np.ndarray) -> list[int]:
+def some_classes(counts: ndarray) -> list[int]:
     """At most CHOSEN classes by their training images [C], most first.
 
     A third of them each from the head, the middle and the tail.
@@ -161,7 +162,7 @@ def around(
     seed: int,
     points: int,
     device: str,
-) -> np.ndarray:
+) -> ndarray:
     """Losses around the last global model of one run, [points] or [points, points]."""
     run = opened(folder, device)
     if version not in run.data.test:
@@ -196,9 +197,9 @@ def surface(
     seed: int,
     points: int,
     label: str = "loss around the model",
-) -> np.ndarray:
+) -> ndarray:
     """loss() on a grid around net, [points] or [points, points]; net is as it was afterwards."""
-    moved: dict[str, Tensor] = {}
+    moved = {}
     start = {}
     for name, tensor in net.named_parameters():
         if tensor.requires_grad:

@@ -26,6 +26,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 
 from .contract import Aggregator, ClientUpdates, Tensors
@@ -76,10 +77,10 @@ class MinNorm(Aggregator):
 
 
 def min_norm(
-    products: np.ndarray,
-    prior: np.ndarray,
+    products: ndarray,
+    prior: ndarray,
     epsilon: float,
-) -> np.ndarray:
+) -> ndarray:
     """Weights [K] of the simplex, each within epsilon of its prior [K], of the shortest combination
     of K vectors.
 

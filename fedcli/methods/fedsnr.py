@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 
 from ..data.quality import NAMES, ROUNDING, greys, measure
@@ -82,7 +83,7 @@ class BySignalToNoise(Aggregator):
         return average(updates.theta, weights), weights
 
 
-def _ratios(images: np.ndarray, kind: str) -> np.ndarray:
+def _ratios(images: ndarray, kind: str) -> ndarray:
     """The signal-to-noise ratio of each image, float64 [N], > 0; images uint8 [N, H, W, C]."""
     if kind == "immerkaer":
         measures = dict(zip(NAMES, measure(images).T, strict=True))
@@ -97,7 +98,7 @@ def _ratios(images: np.ndarray, kind: str) -> np.ndarray:
     return np.where(below.any(1), _ratio(mean, dark), 1.0)
 
 
-def _ratio(signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def _ratio(signal: ndarray, noise: ndarray) -> ndarray:
     return np.maximum(signal, ROUNDING) / np.maximum(noise, ROUNDING)
 
 

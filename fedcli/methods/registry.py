@@ -82,7 +82,7 @@ class Method:
     @property
     def rule(self) -> str:
         """The reading of the paper that runs: paper, released or original."""
-        rules: list[str] = []
+        rules = []
         for half in (self.local, self.aggregator):
             rule = options.values(half).get("rule")
             if rule and rule not in rules:

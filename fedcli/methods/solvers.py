@@ -30,11 +30,11 @@ class Solver:
     @torch.no_grad()
     def step(self) -> None:
         """One step along the gradients."""
-        weights: list[Tensor] = []
-        grads: list[Tensor] = []
-        means: list[Tensor] = []
-        squares: list[Tensor] = []
-        steps: list[Tensor] = []
+        weights = []
+        grads = []
+        means = []
+        squares = []
+        steps = []
         for k, weight in enumerate(self.parameters):
             if weight.grad is None:
                 continue

@@ -8,6 +8,7 @@ class is left out of the AUC and named, instead of an error or NaN.
 from functools import cache
 
 import numpy as np
+from numpy import ndarray
 
 from .arithmetic import mean_of_known
 from .metric import HEADLINE, PROBABILITIES, TWO, metric
@@ -15,7 +16,7 @@ from .sums import Sums
 
 
 @cache
-def _pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(classes: int) -> tuple[ndarray, ndarray]:
     return np.triu_indices(classes, 1)
 
 
@@ -27,7 +28,7 @@ def _pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
     sees=PROBABILITIES,
     **HEADLINE,
 )
-def auc_ovo_macro(sums: Sums) -> np.ndarray:
+def auc_ovo_macro(sums: Sums) -> ndarray:
     a, b = _pairs(len(sums.true))
     pairs = sums.true[a] * sums.true[b]  # [P, B]
     wins = sums.wins[a, b] + sums.wins[b, a]  # [P, B]
@@ -40,7 +41,7 @@ def auc_ovo_macro(sums: Sums) -> np.ndarray:
     "area under the ROC curve of each class against all others, mean over classes",
     sees=PROBABILITIES,
 )
-def auc_ovr_macro(sums: Sums) -> np.ndarray:
+def auc_ovr_macro(sums: Sums) -> ndarray:
     return mean_of_known(sums.auc)
 
 
@@ -50,7 +51,7 @@ def auc_ovr_macro(sums: Sums) -> np.ndarray:
     "the same, each class weighted by its number of images",
     sees=PROBABILITIES,
 )
-def auc_ovr_weighted(sums: Sums) -> np.ndarray:
+def auc_ovr_weighted(sums: Sums) -> ndarray:
     defined = ~np.isnan(sums.auc)
     areas = np.where(defined, sums.auc * sums.true, 0)
     images = np.where(defined, sums.true, 0)
@@ -66,6 +67,6 @@ def auc_ovr_weighted(sums: Sums) -> np.ndarray:
     compared=True,
     resampled=True,
 )
-def auc_binary(sums: Sums) -> np.ndarray:
+def auc_binary(sums: Sums) -> ndarray:
     pairs = sums.true[0] * sums.true[1]
     return sums.wins[1, 0] / pairs

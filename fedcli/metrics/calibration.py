@@ -5,6 +5,7 @@ likely class, and for two classes also of class 1.
 """
 
 import numpy as np
+from numpy import ndarray
 
 from .metric import PROBABILITIES, TWO, metric
 from .sums import Sums, distance
@@ -12,7 +13,7 @@ from .sums import Sums, distance
 TOP_LABEL = "calibration_error_top_label"
 
 
-def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
+def calibration_error(chance: ndarray, right: ndarray) -> float | None:
     """Mean over images of the distance, in their bin, of the mean chance from the share that is
     right; None for none.
 
@@ -34,7 +35,7 @@ def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
     compared=True,
     every_class=False,
 )
-def calibration_error_top_label(sums: Sums) -> np.ndarray:
+def calibration_error_top_label(sums: Sums) -> ndarray:
     return np.abs(sums.distance_top).sum(0) / sums.images
 
 
@@ -47,5 +48,5 @@ def calibration_error_top_label(sums: Sums) -> np.ndarray:
     better="low",
     every_class=False,
 )
-def calibration_error_positive_class(sums: Sums) -> np.ndarray:
+def calibration_error_positive_class(sums: Sums) -> ndarray:
     return np.abs(sums.distance_positive).sum(0) / sums.images

@@ -5,12 +5,13 @@ Precision, recall and F1 run over the union of seen and predicted classes, as in
 """
 
 import numpy as np
+from numpy import ndarray
 
 from .metric import CLASSES, HEADLINE, LABELS, RIGHT, TWO, metric
 from .sums import Sums
 
 
-def by_images(values: np.ndarray, sums: Sums) -> np.ndarray:
+def by_images(values: ndarray, sums: Sums) -> ndarray:
     """The mean over classes, each weighted by its images: [C, B] -> [B]."""
     return (values * sums.true).sum(0) / sums.images
 
@@ -23,7 +24,7 @@ def by_images(values: np.ndarray, sums: Sums) -> np.ndarray:
     every_class=False,
     **HEADLINE,
 )
-def accuracy(sums: Sums) -> np.ndarray:
+def accuracy(sums: Sums) -> ndarray:
     return sums.hits.sum(0) / sums.images
 
 
@@ -34,7 +35,7 @@ def accuracy(sums: Sums) -> np.ndarray:
     sees=RIGHT,
     **HEADLINE,
 )
-def balanced_accuracy(sums: Sums) -> np.ndarray:
+def balanced_accuracy(sums: Sums) -> ndarray:
     present = sums.true > 0  # [C, B]
     recalls = np.where(present, sums.recall, 0)
     return recalls.sum(0) / present.sum(0)
@@ -48,7 +49,7 @@ def balanced_accuracy(sums: Sums) -> np.ndarray:
     compared=True,
     resampled=True,
 )
-def f1_macro(sums: Sums) -> np.ndarray:
+def f1_macro(sums: Sums) -> ndarray:
     return sums.over_classes(sums.f1)
 
 
@@ -58,7 +59,7 @@ def f1_macro(sums: Sums) -> np.ndarray:
     "the same, each class weighted by its number of images",
     every_class=False,
 )
-def f1_weighted(sums: Sums) -> np.ndarray:
+def f1_weighted(sums: Sums) -> ndarray:
     return by_images(sums.f1, sums)
 
 
@@ -67,7 +68,7 @@ def f1_weighted(sums: Sums) -> np.ndarray:
     "precision, mean over classes",
     "mean over classes: of the images predicted as the class, the share that belongs to it",
 )
-def precision_macro(sums: Sums) -> np.ndarray:
+def precision_macro(sums: Sums) -> ndarray:
     return sums.over_classes(sums.precision)
 
 
@@ -77,7 +78,7 @@ def precision_macro(sums: Sums) -> np.ndarray:
     "the same, each class weighted by its number of images",
     every_class=False,
 )
-def precision_weighted(sums: Sums) -> np.ndarray:
+def precision_weighted(sums: Sums) -> ndarray:
     return by_images(sums.precision, sums)
 
 
@@ -87,7 +88,7 @@ def precision_weighted(sums: Sums) -> np.ndarray:
     "mean over the classes present in labels or predictions: of the images of the class, the "
     "share predicted correctly",
 )
-def recall_macro(sums: Sums) -> np.ndarray:
+def recall_macro(sums: Sums) -> ndarray:
     return sums.over_classes(sums.recall)
 
 
@@ -97,5 +98,5 @@ def recall_macro(sums: Sums) -> np.ndarray:
     "the same, each class weighted by its number of images",
     every_class=False,
 )
-def recall_weighted(sums: Sums) -> np.ndarray:
+def recall_weighted(sums: Sums) -> ndarray:
     return by_images(sums.recall, sums)

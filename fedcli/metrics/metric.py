@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-import numpy as np
+from numpy import ndarray
 
 # what a metric may need of the images
 CLASSES = "classes"
@@ -74,7 +74,7 @@ class Metric:
     resampled: bool = False
     every_class: bool = True
 
-    def value(self, plan: Any, weights: np.ndarray | None = None) -> np.ndarray:
+    def value(self, plan: Any, weights: ndarray | None = None) -> ndarray:
         """The metric [B] of images that count as often as weights [N, B] say; None: once each."""
         return self.of(plan.sums(weights))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from .arithmetic import mean_of_known
 from .metric import Metric, Scores, get, own, registered
@@ -16,8 +17,8 @@ from .task import Plan, Task
 
 
 def plan(
-    logits: np.ndarray,
-    y: np.ndarray,
+    logits: ndarray,
+    y: ndarray,
     groupings: Groupings | None = None,
 ) -> Plan:
     """Images with logits [N, C] and labels, [N] or [N, L].
@@ -31,8 +32,8 @@ def plan(
 
 
 def score(
-    logits: np.ndarray,
-    y: np.ndarray,
+    logits: ndarray,
+    y: ndarray,
     groupings: Groupings | None = None,
 ) -> dict[str, Any]:
     """Every metric of logits [N, C] against labels, [N] or [N, L], on the 0..1 scale; None where it
@@ -59,8 +60,8 @@ def score_of(sums: Sums | LabelSums, requested: Sequence[str] | None = None) -> 
 
 
 def resampled(
-    images: Plan, weights: np.ndarray, requested: Sequence[str] | None = None
-) -> dict[str, np.ndarray]:
+    images: Plan, weights: ndarray, requested: Sequence[str] | None = None
+) -> dict[str, ndarray]:
     """Metrics of images that count so often each: {metric: float64 [B]}, NaN without meaning.
 
     weights: [N, B], bool where an image counts, or integers wide enough for the pairs of images.
@@ -80,7 +81,7 @@ def _own(sums: Sums | LabelSums) -> tuple[Metric, ...]:
     return own() if sums.groupings is not None else ()
 
 
-def of_labels(logits: np.ndarray, y: np.ndarray) -> list[Scores]:
+def of_labels(logits: ndarray, y: ndarray) -> list[Scores]:
     """The metrics in OF_LABEL of each of L labels, from logits [N, L] and labels [N, L]; None where
     one has no meaning.
     """
@@ -99,12 +100,12 @@ def number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def chances(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+def chances(logits: ndarray, y: ndarray) -> ndarray:
     """The probabilities of classes, or of labels where y [N, L] has several for an image."""
     return Task.of(y).probabilities(logits)
 
 
-def recalls(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+def recalls(logits: ndarray, y: ndarray) -> ndarray:
     """The recall of each class from logits [N, C] and labels [N]: float64 [C], NaN for a class
     without an image.
     """
@@ -116,7 +117,7 @@ def recalls(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(count > 0, shares, np.nan)
 
 
-def balanced_accuracy(logits: np.ndarray, y: np.ndarray) -> float:
+def balanced_accuracy(logits: ndarray, y: ndarray) -> float:
     """Mean recall of logits [N, C] over the classes that labels [N] hold; N > 0."""
     column = recalls(logits, y)[:, None]
     return float(mean_of_known(column)[0])  # summed as score() sums them

@@ -13,18 +13,19 @@ has a label, and they are the mean over labels.
 """
 
 import numpy as np
+from numpy import ndarray
 
 from ..labels import UNKNOWN, YES
 from .metric import GROUPS, OF_EACH, Scores, metric, names, registered
 
 
 def decided(
-    guess: np.ndarray,
-    y: np.ndarray,
-    groups: np.ndarray,
+    guess: ndarray,
+    y: ndarray,
+    groups: ndarray,
     classes: int,
     count: int,
-) -> np.ndarray:
+) -> ndarray:
     """Decisions [N] and labels [N] as tables int64 [G, C, C]: images of each group by true and
     predicted class.
 
@@ -37,9 +38,7 @@ def decided(
     return tables
 
 
-def decided_labels(
-    predicted: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int
-) -> np.ndarray:
+def decided_labels(predicted: ndarray, y: ndarray, groups: ndarray, count: int) -> ndarray:
     """Decisions bool [N, L] and labels [N, L] as tables int64 [G, L, 2, 2] of several labels."""
     tables = np.zeros((count, y.shape[1], 2, 2), np.int64)
     grouped = (groups >= 0)[:, None]
@@ -58,7 +57,7 @@ def decided_labels(
     needs=(GROUPS,),
     better="low",
 )
-def demographic_parity(table: np.ndarray) -> float | None:
+def demographic_parity(table: ndarray) -> float | None:
     """The range over groups of the share that is predicted to be of a class.
 
     table: [G, truly, guessed], images of each group by a class against all others; as of those
@@ -74,7 +73,7 @@ def demographic_parity(table: np.ndarray) -> float | None:
     needs=(GROUPS,),
     better="low",
 )
-def equalized_odds(table: np.ndarray) -> float | None:
+def equalized_odds(table: ndarray) -> float | None:
     odds = _rates(table)  # [G, 2]
     true_positive = _range(odds[:, 1])
     false_positive = _range(odds[:, 0])
@@ -89,7 +88,7 @@ def equalized_odds(table: np.ndarray) -> float | None:
     needs=(GROUPS,),
     better="low",
 )
-def average_odds(table: np.ndarray) -> float | None:
+def average_odds(table: ndarray) -> float | None:
     rest = table.sum(0) - table  # images of all other groups
     differences = _rates(rest) - _rates(table)  # [G, 2]
     both = differences.sum(1) / 2  # [G], NaN where one of four rates is undefined
@@ -99,7 +98,7 @@ def average_odds(table: np.ndarray) -> float | None:
     return float(distances.mean())
 
 
-def parity(tables: np.ndarray) -> Scores:
+def parity(tables: ndarray) -> Scores:
     """The differences of decisions under their names.
 
     tables: as decided() or decided_labels() makes them. Of class 1 for two classes, else each name
@@ -120,16 +119,16 @@ def parity(tables: np.ndarray) -> Scores:
     return means
 
 
-def parity_of_labels(tables: np.ndarray) -> list[Scores]:
+def parity_of_labels(tables: ndarray) -> list[Scores]:
     """The differences of each label by itself; tables: as decided_labels() makes them."""
     return [_parity(table) for table in tables.swapaxes(0, 1)]
 
 
-def _parity(table: np.ndarray) -> Scores:
+def _parity(table: ndarray) -> Scores:
     return {difference.name: difference.of(table) for difference in registered(GROUPS)}
 
 
-def _against_all(tables: np.ndarray, c: int) -> np.ndarray:
+def _against_all(tables: ndarray, c: int) -> ndarray:
     """Tables [G, 2, 2] of one class against all others, from those of all classes [G, C, C]."""
     hits = tables[:, c, c]  # [G]
     true = tables[:, c].sum(1)  # [G]
@@ -140,7 +139,7 @@ def _against_all(tables: np.ndarray, c: int) -> np.ndarray:
     return np.stack([negatives, positives], 1)
 
 
-def _rates(table: np.ndarray) -> np.ndarray:
+def _rates(table: ndarray) -> ndarray:
     """Share that was guessed to be of the class, over the last axis: [..., 2] -> [...]; NaN where
     there is no image.
     """
@@ -149,7 +148,7 @@ def _rates(table: np.ndarray) -> np.ndarray:
     return np.where(total > 0, shares, np.nan)
 
 
-def _range(rates: np.ndarray) -> float | None:
+def _range(rates: ndarray) -> float | None:
     finite = rates[np.isfinite(rates)]
     if len(finite) < 2:
         return None
@@ -161,7 +160,7 @@ def _defined(values: list[float | None]) -> list[float]:
 
 
 def undefined_rates(
-    tables: np.ndarray,
+    tables: ndarray,
     values: list[str],
     classes: list[str],
 ) -> list[str]:

@@ -3,13 +3,14 @@
 from functools import reduce
 
 import numpy as np
+from numpy import ndarray
 
 from ..errors import FedcliError
 
 FEW = 8  # classes, below which their sum has the same bits in NumPy
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
+def probabilities(logits: ndarray) -> ndarray:
     """Softmax in float64: [N, C] -> [N, C]. Raises FedcliError for logits that are not finite."""
     logits = _finite(logits)
     largest = _over_classes(np.maximum, logits)[:, None]
@@ -17,7 +18,7 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return chance / _over_classes(np.add, chance)[:, None]
 
 
-def _over_classes(operation: np.ufunc, table: np.ndarray) -> np.ndarray:
+def _over_classes(operation: np.ufunc, table: ndarray) -> ndarray:
     """The operation over each row [N]. Few classes are taken one after another: along a short axis
     NumPy takes ten times as long.
     """
@@ -26,7 +27,7 @@ def _over_classes(operation: np.ufunc, table: np.ndarray) -> np.ndarray:
     return reduce(operation, table.T)
 
 
-def label_probabilities(logits: np.ndarray) -> np.ndarray:
+def label_probabilities(logits: ndarray) -> ndarray:
     """Sigmoid in float64, of several labels per image: [N, L] -> [N, L]. Raises FedcliError as
     probabilities().
     """
@@ -34,7 +35,7 @@ def label_probabilities(logits: np.ndarray) -> np.ndarray:
     return (1 + half) / 2
 
 
-def _finite(logits: np.ndarray) -> np.ndarray:
+def _finite(logits: ndarray) -> ndarray:
     logits = np.asarray(logits, np.float64)
     finite = np.isfinite(logits)
     if not finite.all():

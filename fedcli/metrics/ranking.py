@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from .arithmetic import add_up
 
-Rows = np.ndarray | slice
+Rows = ndarray | slice
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,15 @@ class Ranking:
             less, and less or the same.
     """
 
-    own: np.ndarray
-    others: dict[int, tuple[Rows, np.ndarray, np.ndarray]]
+    own: ndarray
+    others: dict[int, tuple[Rows, ndarray, ndarray]]
 
     @classmethod
     def of(
         cls,
-        score: np.ndarray,
-        members: np.ndarray,
-        others: Mapping[int, np.ndarray],
+        score: ndarray,
+        members: ndarray,
+        others: Mapping[int, ndarray],
     ) -> "Ranking":
         """The ranking by score [N] of a class's members among those of each other class.
 
@@ -49,7 +50,7 @@ class Ranking:
             ranks[c] = _rows(images), below, same
         return cls(members, ranks)
 
-    def lost(self, weights: np.ndarray) -> dict[int, np.ndarray]:
+    def lost(self, weights: ndarray) -> dict[int, ndarray]:
         """Weight of the pairs in which the class's own image does not rank first; a tie is half.
 
         weights: whole numbers [N, b], wide enough for the weight of all pairs -> {other class:
@@ -76,7 +77,7 @@ class Ranking:
         return lost
 
 
-def won(scores: np.ndarray, other: np.ndarray) -> float:
+def won(scores: ndarray, other: ndarray) -> float:
     """Pairs of one of scores and one of other, both rising, in which the first is higher; a tie is
     half.
     """
@@ -85,7 +86,7 @@ def won(scores: np.ndarray, other: np.ndarray) -> float:
     return (lower + lower_or_equal) / 2
 
 
-def mirrored(score: np.ndarray, other: np.ndarray) -> bool:
+def mirrored(score: ndarray, other: ndarray) -> bool:
     """True where one score falls wherever the other rises, and is equal wherever that is equal."""
     _, ranks = np.unique(score, return_inverse=True)
     _, mirror = np.unique(-other, return_inverse=True)
@@ -97,7 +98,7 @@ def wide(images: int) -> type:
     return np.int32 if images * images < 2**31 else np.int64
 
 
-def _rows(images: np.ndarray) -> Rows:
+def _rows(images: ndarray) -> Rows:
     """A slice where the positions follow on each other: what it selects is not copied."""
     if not len(images):
         return images

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ..labels import NO, UNKNOWN, YES
 from .arithmetic import mean_of_known
@@ -48,7 +49,7 @@ class LabelSums(Decisions):
         self.false = self.wrong + self.passed
 
     @cached_property
-    def auc(self) -> np.ndarray:
+    def auc(self) -> ndarray:
         """The area under the curve of each label [L, B]."""
         pairs = self.true * self.false
         return self.plan.wins(self.weights, pairs) / pairs
@@ -62,16 +63,16 @@ class LabelSums(Decisions):
 class LabelsPlan:
     """Images of several labels: all that the weights do not change."""
 
-    logits: np.ndarray
-    y: np.ndarray
-    chance: np.ndarray
+    logits: ndarray
+    y: ndarray
+    chance: ndarray
     groupings: Groupings | None = None
 
     @classmethod
     def of(
         cls,
-        logits: np.ndarray,
-        y: np.ndarray,
+        logits: ndarray,
+        y: ndarray,
         groupings: Groupings | None = None,
     ) -> "LabelsPlan":
         """Raises FedcliError for logits that are not finite."""
@@ -86,7 +87,7 @@ class LabelsPlan:
         return LabelSums(self, weights)
 
     @cached_property
-    def cells(self) -> np.ndarray:
+    def cells(self) -> ndarray:
         """float64 [4, L, N], 1 for a hit, missed, wrong and passed label; 0 where the label is not
         known.
         """
@@ -99,7 +100,7 @@ class LabelsPlan:
         return cells.transpose(0, 2, 1).astype(float)
 
     @cached_property
-    def whole(self) -> np.ndarray:
+    def whole(self) -> ndarray:
         """Sums float64 [2, N]: 1 where all known labels of an image are right, and where any is."""
         unknown = self.y == UNKNOWN
         right = (self.y == YES) == (self.logits >= 0)
@@ -117,7 +118,7 @@ class LabelsPlan:
             rankings.append(Ranking.of(logit, members, others))
         return rankings
 
-    def wins(self, weights: Weights, pairs: np.ndarray) -> np.ndarray:
+    def wins(self, weights: Weights, pairs: ndarray) -> ndarray:
         """Pairs of an image with each label and one without it in which the first ranks first:
         [L, B]; a tie is half.
 
@@ -135,7 +136,7 @@ class LabelsPlan:
 
 
 # name of a metric of one label of several -> the function of sums that gives it [L, B]
-OF_LABEL: dict[str, Callable[[LabelSums], np.ndarray]] = {}
+OF_LABEL: dict[str, Callable[[LabelSums], ndarray]] = {}
 
 
 def of_label(
@@ -170,7 +171,7 @@ def of_label(
     sees=PROBABILITIES,
     **HEADLINE,
 )
-def auc(sums: LabelSums) -> np.ndarray:
+def auc(sums: LabelSums) -> ndarray:
     return sums.auc
 
 
@@ -181,7 +182,7 @@ def auc(sums: LabelSums) -> np.ndarray:
     sees=PROBABILITIES,
     compared=True,
 )
-def average_precision(sums: LabelSums) -> np.ndarray:
+def average_precision(sums: LabelSums) -> ndarray:
     """Sum over thresholds of precision times the gain in recall; images of one score are taken
     together.
     """
@@ -210,13 +211,13 @@ def average_precision(sums: LabelSums) -> np.ndarray:
     "50 % is chance level",
     **HEADLINE,
 )
-def balanced_accuracy(sums: LabelSums) -> np.ndarray:
+def balanced_accuracy(sums: LabelSums) -> ndarray:
     sensitivity = sums.hits / sums.true
     specificity = sums.passed / sums.false
     return (sensitivity + specificity) / 2
 
 
-def f1(sums: LabelSums) -> np.ndarray:
+def f1(sums: LabelSums) -> ndarray:
     """F1 of each label [L, B]; its mean over labels is the mean over classes of decisions.py."""
     return np.where(sums.some, sums.f1, np.nan)
 
@@ -233,7 +234,7 @@ OF_LABEL["f1"] = f1
     resampled=True,
     every_class=False,
 )
-def exact_match_accuracy(sums: LabelSums) -> np.ndarray:
+def exact_match_accuracy(sums: LabelSums) -> ndarray:
     return sums.exact / sums.labelled
 
 
@@ -245,7 +246,7 @@ def exact_match_accuracy(sums: LabelSums) -> np.ndarray:
     every_class=False,
     **HEADLINE,
 )
-def hamming_accuracy(sums: LabelSums) -> np.ndarray:
+def hamming_accuracy(sums: LabelSums) -> ndarray:
     right = sums.hits + sums.passed  # [L, B]
     decided = sums.true + sums.false  # [L, B]
     return right.sum(0) / decided.sum(0)
@@ -261,7 +262,7 @@ def hamming_accuracy(sums: LabelSums) -> np.ndarray:
     compared=True,
     every_class=False,
 )
-def calibration_error(sums: LabelSums) -> np.ndarray:
+def calibration_error(sums: LabelSums) -> ndarray:
     plan = sums.plan
     columns = []
     for label, labelled in enumerate((plan.y != UNKNOWN).T):

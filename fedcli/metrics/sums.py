@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
+from numpy import ndarray
 
 from .arithmetic import total
 from .metric import CLASSES, TWO
@@ -20,13 +21,13 @@ from .ranking import Ranking, mirrored, won
 # of equal width, of calibration errors: (0, 1/15], (1/15, 2/15], ...; the first holds 0 too
 BINS = 15
 UPPER = np.arange(1, BINS + 1) / BINS  # edges of the bins
-Weights = np.ndarray | None
+Weights = ndarray | None
 # position of each image's group among the values, -1 unknown: [N]; and the values
-Grouping = tuple[np.ndarray, list[str]]
+Grouping = tuple[ndarray, list[str]]
 Groupings = Mapping[str, Grouping]  # attribute -> its groups
 
 
-def groupings_at(groupings: Groupings, images: np.ndarray | slice) -> Groupings:
+def groupings_at(groupings: Groupings, images: ndarray | slice) -> Groupings:
     """The groups of some of the images."""
     chosen = {}
     for name, (positions, values) in groupings.items():
@@ -42,37 +43,37 @@ class Decisions:
     """
 
     groupings: Groupings | None = None
-    hits: np.ndarray
-    true: np.ndarray
-    predicted: np.ndarray
+    hits: ndarray
+    true: ndarray
+    predicted: ndarray
 
     @cached_property
-    def some(self) -> np.ndarray:
+    def some(self) -> ndarray:
         """The classes that have an image or are predicted: bool [C, B]."""
         return self.true + self.predicted > 0
 
     @cached_property
-    def f1(self) -> np.ndarray:
+    def f1(self) -> ndarray:
         """F1 of each class [C, B], 0 where it has no meaning, as in scikit-learn."""
         true_or_predicted = self.true + self.predicted
         return 2 * self.hits / np.maximum(true_or_predicted, 1)
 
     @cached_property
-    def precision(self) -> np.ndarray:
+    def precision(self) -> ndarray:
         """Precision of each class [C, B], 0 where it has no meaning."""
         return self.hits / np.maximum(self.predicted, 1)
 
     @cached_property
-    def recall(self) -> np.ndarray:
+    def recall(self) -> ndarray:
         """Recall of each class [C, B], 0 where it has no meaning."""
         return self.hits / np.maximum(self.true, 1)
 
-    def over_classes(self, values: np.ndarray) -> np.ndarray:
+    def over_classes(self, values: ndarray) -> ndarray:
         """The mean over classes that have an image or are predicted: [C, B] -> [B]."""
         return (values * self.some).sum(0) / self._classes
 
     @cached_property
-    def _classes(self) -> np.ndarray:
+    def _classes(self) -> ndarray:
         return self.some.sum(0)
 
 
@@ -94,7 +95,7 @@ class Sums(Decisions):
         self.groupings = plan.groupings
         self._sort(plan.table(weights))
 
-    def _sort(self, table: np.ndarray) -> None:
+    def _sort(self, table: ndarray) -> None:
         self.table = table
         self.hits = table.diagonal().T  # [C, B]
         self.true = table.sum(1)  # [C, B]
@@ -102,18 +103,18 @@ class Sums(Decisions):
         self.images = self.true.sum(0)  # [B]
 
     @cached_property
-    def wins(self) -> np.ndarray:
+    def wins(self) -> ndarray:
         return self.plan.wins(self.weights, self.true)
 
     @cached_property
-    def distance_top(self) -> np.ndarray:
+    def distance_top(self) -> ndarray:
         plan = self.plan
         images = np.arange(len(plan.guess))
         chance = plan.chance[images, plan.guess]
         return distance(chance, plan.guess == plan.y, self.weights)
 
     @cached_property
-    def distance_positive(self) -> np.ndarray:
+    def distance_positive(self) -> ndarray:
         plan = self.plan
         return distance(plan.chance[:, 1], plan.y == 1, self.weights)
 
@@ -123,7 +124,7 @@ class Sums(Decisions):
         return TWO if len(self.table) == 2 else CLASSES
 
     @cached_property
-    def auc(self) -> np.ndarray:
+    def auc(self) -> ndarray:
         """The area under the curve of each class against all others [C, B], NaN where either have
         no image.
         """
@@ -145,17 +146,17 @@ class ClassesPlan:
         groupings: for metrics from outside the package; None where they are not asked for.
     """
 
-    logits: np.ndarray
-    y: np.ndarray
-    chance: np.ndarray
-    guess: np.ndarray
+    logits: ndarray
+    y: ndarray
+    chance: ndarray
+    guess: ndarray
     groupings: Groupings | None = None
 
     @classmethod
     def of(
         cls,
-        logits: np.ndarray,
-        y: np.ndarray,
+        logits: ndarray,
+        y: ndarray,
         groupings: Groupings | None = None,
     ) -> "ClassesPlan":
         """Raises FedcliError for logits that are not finite."""
@@ -176,13 +177,13 @@ class ClassesPlan:
         return Sums(self, weights)
 
     @cached_property
-    def members(self) -> dict[int, np.ndarray]:
+    def members(self) -> dict[int, ndarray]:
         """The images of each class that has one, rising."""
         present = np.flatnonzero(np.bincount(self.y))
         return {int(c): np.flatnonzero(self.y == c) for c in present}
 
     @cached_property
-    def cells(self) -> list[tuple[int, np.ndarray]]:
+    def cells(self) -> list[tuple[int, ndarray]]:
         """The index in the flattened table, and the images, of each cell that is not empty."""
         cell = self.y.astype(np.int64) * self.classes + self.guess
         order = np.argsort(cell, kind="stable")
@@ -211,7 +212,7 @@ class ClassesPlan:
             rankings[c] = Ranking.of(self.chance[:, c], images, others)
         return rankings
 
-    def table(self, weights: Weights) -> np.ndarray:
+    def table(self, weights: Weights) -> ndarray:
         """Images by true and predicted class [C, C, B], see Sums."""
         classes = self.classes
         if weights is None:
@@ -223,7 +224,7 @@ class ClassesPlan:
             table[index] = total(weights[members])
         return table.reshape(classes, classes, -1)
 
-    def wins(self, weights: Weights, true: np.ndarray) -> np.ndarray:
+    def wins(self, weights: Weights, true: ndarray) -> ndarray:
         """Pairs of images in which a class's own score ranks first [C, C, B], see Sums.
 
         true: [C, B] weight of each class.
@@ -246,10 +247,10 @@ class ClassesPlan:
 
 
 def distance(
-    chance: np.ndarray,
-    right: np.ndarray,
+    chance: ndarray,
+    right: ndarray,
     weights: Weights = None,
-) -> np.ndarray:
+) -> ndarray:
     """Sum of chance [N] minus right [N] in each bin: [BINS, B]."""
     # [N]; float rounding may bring a chance above 1
     bins = np.minimum(UPPER.searchsorted(chance), BINS - 1)

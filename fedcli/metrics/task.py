@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ..labels import UNKNOWN, YES, is_multi_label
 from .parity import decided, decided_labels
@@ -33,7 +34,7 @@ class Task:
     curves: tuple[str, ...]
 
     @staticmethod
-    def of(y: np.ndarray) -> "Task":
+    def of(y: ndarray) -> "Task":
         """The task of labels [N] or [N, L]."""
         return SEVERAL if y.ndim == 2 else ONE
 
@@ -42,13 +43,13 @@ class Task:
         """The task of the body of the data's manifest."""
         return SEVERAL if is_multi_label(body) else ONE
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+    def probabilities(self, logits: ndarray) -> ndarray:
         """Probabilities of classes or of labels, float64 [N, C]. Raises FedcliError for logits that
         are not finite.
         """
         return label_probabilities(logits) if self.several else probabilities(logits)
 
-    def right(self, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def right(self, logits: ndarray, y: ndarray) -> ndarray:
         """Decisions that are right: bool [N, 1] of the class, [N, L] of each label, where unknown
         ones are right.
         """
@@ -57,13 +58,13 @@ class Task:
             return right | (y == UNKNOWN)
         return (logits.argmax(1) == y)[:, None]
 
-    def perfect(self, y: np.ndarray, classes: int) -> np.ndarray:
+    def perfect(self, y: ndarray, classes: int) -> ndarray:
         """Logits [N, C] by which every decision is right."""
         if self.several:
             return np.where(y == YES, 1.0, -1.0)
         return np.eye(classes)[y]
 
-    def of_class(self, y: np.ndarray, c: int) -> tuple[np.ndarray, np.ndarray]:
+    def of_class(self, y: ndarray, c: int) -> tuple[ndarray, ndarray]:
         """Images of which it is known that they are of a class, or have a label, or not: indices
         [n] and int64 [n], 1 where it is so.
         """
@@ -73,9 +74,7 @@ class Task:
         has = y[images, c] == YES
         return images, has.astype(np.int64)
 
-    def decided(
-        self, logits: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int
-    ) -> np.ndarray:
+    def decided(self, logits: ndarray, y: ndarray, groups: ndarray, count: int) -> ndarray:
         """Tables of decisions [G, ...] as of parity.py. groups: [N] in -1 .. count - 1."""
         if self.several:
             return decided_labels(logits >= 0, y, groups, count)

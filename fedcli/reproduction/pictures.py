@@ -35,7 +35,7 @@ def draw(
     older: a folder of the same recipe; a landscape of the same runs, which takes long, is copied
     from there.
     """
-    pictures: list[tuple[str, str]] = []
+    pictures = []
     missing = []
     for figure in recipe.figures:
         try:

@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ... import console, labels
 from ...console import counted
@@ -191,9 +192,9 @@ def _write(
 
 def _rows_by_client(
     pool: Pool,
-    numbers: np.ndarray,
+    numbers: ndarray,
     division: Division,
-    test_rows: np.ndarray,
+    test_rows: ndarray,
     options: Body,
 ) -> Rows:
     """The rows of each client, with its validation part drawn. numbers: [N] the patient of each
@@ -219,7 +220,7 @@ def _rows_by_client(
 def _roster_entry(
     pool: Pool,
     client: str,
-    parts: dict[str, np.ndarray],
+    parts: dict[str, ndarray],
     classes: int,
 ) -> Body:
     entry: Body = {part: len(rows) for part, rows in parts.items()}
@@ -229,9 +230,7 @@ def _roster_entry(
     return entry
 
 
-def hold_out(
-    y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Generator
-) -> np.ndarray:
+def hold_out(y: ndarray, patient: ndarray, share: float, rng: np.random.Generator) -> ndarray:
     """bool [N]: the validation images, a share of the patients, whole, from every class in
     proportion.
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
+from numpy import ndarray
 
 from ... import console
 from ...console import counted
@@ -43,7 +44,7 @@ Images = dict[str, list[str]]  # names of images, by client
 def read(
     path: Path,
     ids: Sequence[str],
-    training: np.ndarray,
+    training: ndarray,
     *,
     column: str | None = None,
     order: Path | None = None,
@@ -86,7 +87,7 @@ def read(
     return {name: np.unique(client_rows) for name, client_rows in rows.items()}, unknown
 
 
-def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
+def rows_in_order(path: Path, ids: Sequence[str]) -> ndarray:
     """Parts of the pool in the order in which the column id of a train.csv names them. Raises
     FedcliError."""
     rows, unknown = _find_rows(path, {"": _order(path)}, ids)
@@ -97,7 +98,7 @@ def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
     return rows[""]
 
 
-def _read_training_rows(path: Path, training: np.ndarray) -> Parts:
+def _read_training_rows(path: Path, training: ndarray) -> Parts:
     """Client -> rows of the pool, by an .npy that counts in its training images."""
     numbers = read_npy(path)
     count = len(training)

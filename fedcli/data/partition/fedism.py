@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+from numpy import ndarray
 
 from ...errors import FedcliError, UsageError
 from .. import manifest
@@ -47,7 +48,7 @@ class Fedism(Counted):
             hint = "the authors have 1, 2, 4 or 6 of 20"
             raise UsageError(f"the fedism scheme needs {needed}, not {self.corrupted}", hint)
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         """In the order of the authors' draws; the last `corrupted` clients are to be corrupted."""
         corrupted = self.corrupted
         clean = self.clients - corrupted
@@ -97,8 +98,8 @@ class Fedism(Counted):
         self,
         order_file: Path,
         pool: Pool,
-        rows: np.ndarray,
-    ) -> np.ndarray:
+        rows: ndarray,
+    ) -> ndarray:
         """The training rows as a file names them. Raises FedcliError where it names others."""
         listed = rows_in_order(order_file, pool.id.tolist())
         if not np.array_equal(np.sort(listed), rows):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+from numpy import ndarray
 
 from .scheme import Counted, Images, Parts, Random, register
 
@@ -34,7 +35,7 @@ class Fedmrl(Random):
         "have 1",
     ] = 1.0
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         y = images.y
         rng = images.rng
         clients = np.arange(self.clients)
@@ -80,7 +81,7 @@ class FedmrlAuthors(Counted):
         return "fewer --clients, or another --seed"
 
 
-def _draw(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw(rows: ndarray, rng: np.random.Generator) -> ndarray:
     """The images of a class that are drawn at least once; within a draw none comes twice."""
     times = min(SHARDS, len(rows))
     size = min(DRAW, len(rows))

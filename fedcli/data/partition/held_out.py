@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from ... import console
 from ...console import counted
@@ -118,7 +119,7 @@ def dropped(
 
 def _images_of_site(
     pool: Pool, division: Division | None, dataset: Dataset, site: HeldOutSite
-) -> np.ndarray:
+) -> ndarray:
     """bool [N]: the images of one site. Raises UsageError where there is no such client."""
     if site.attribute:
         index = dataset["attributes"][site.attribute].index(site.value)
@@ -127,7 +128,7 @@ def _images_of_site(
     return _only_of(site.value, division, len(pool.split))
 
 
-def _only_of(client: str, division: Division, count: int) -> np.ndarray:
+def _only_of(client: str, division: Division, count: int) -> ndarray:
     """bool [N]: images that this client alone holds. Raises UsageError where there is no such
     client."""
     if client not in division.train:

@@ -26,7 +26,7 @@ def read_npy(path: Path) -> dict[str, list[int]]:
     loaded = _integers(path, _unpickled(path, _pickle_in(path)))
     if not isinstance(loaded, dict):
         raise FedcliError(f"{path} holds no dict but a {type(loaded).__name__}", SHAPE)
-    clients: dict[str, list[int]] = {}
+    clients = {}
     for key, value in loaded.items():
         client = _integers(path, key)
         rows = _integers(path, value)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+from numpy import ndarray
 
 from .scheme import Images, Parts, Random, Scheme, client_names, cut, register
 
@@ -48,7 +49,7 @@ class All(Scheme):
 class Iid(Random):
     """Every client a random share, even up to one image."""
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         owner = np.empty(len(images), np.int64)
         order = images.rng.permutation(len(images))
         turns = np.arange(len(images))
@@ -65,7 +66,7 @@ class QuantityDeal(Random):
         float, "Dirichlet concentration of sizes, > 0; 0.1 is very uneven, 100 nearly even"
     ] = 0.5
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         rng = images.rng
         q = rng.dirichlet(np.full(self.clients, self.beta))  # [K]
         return rng.permutation(cut(q, len(images), rng))
@@ -85,7 +86,7 @@ class ShardDeal(Random):
     def least(self, images: Images) -> int:
         return self.shards
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         count = self.clients * self.shards
         rng = images.rng
         order = rng.permutation(len(images))
@@ -107,7 +108,7 @@ class Dirichlet(Random):
         1.0
     )
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         owner = np.empty(len(images), np.int64)
         rng = images.rng
         for label in np.unique(images.y):
@@ -129,7 +130,7 @@ class DirichletBalanced(Dirichlet):
     def least(self, images: Images) -> int:
         return images.minimum
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         y = images.y
         rng = images.rng
         labels, counts = np.unique(y, return_counts=True)  # [C]
@@ -155,7 +156,7 @@ class DirichletBalanced(Dirichlet):
         return "fewer --clients"
 
 
-def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
+def _sizes(plain: ndarray, total: int, minimum: int | None) -> ndarray:
     """Client sizes [K]: the plain ones, shrunk to lift each to the minimum; all even for None."""
     count = len(plain)
     smallest = total / count if minimum is None else minimum
@@ -167,7 +168,7 @@ def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
     return _whole(sizes, total, np.full(count, total))
 
 
-def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
+def _whole(numbers: ndarray, total: int, limit: ndarray) -> ndarray:
     """Whole numbers [K] in proportion to others, none above its limit, that sum to total; largest
     remainders first."""
     exact = numbers * (total / numbers.sum())
@@ -181,10 +182,10 @@ def _whole(numbers: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
 
 
 def _whole_table(
-    table: np.ndarray,
-    sizes: np.ndarray,
-    counts: np.ndarray,
-) -> np.ndarray:
+    table: ndarray,
+    sizes: ndarray,
+    counts: ndarray,
+) -> ndarray:
     """Whole numbers [K, C] near table with row sums `sizes` and column sums `counts`.
 
     Class by class, a client is given what its running total lacks, so that rounding errors do not

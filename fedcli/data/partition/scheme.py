@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
+from numpy import ndarray
 
 from ... import extensions, options
 from ...console import counted
@@ -32,7 +33,7 @@ from ..pool import TRAIN, Pool, in_range
 IMAGES = "training image", "training images"
 PATIENTS = "training patient", "training patients"
 Dataset = Mapping[str, Any]  # its manifest's body
-Parts = dict[str, np.ndarray]  # client -> rows of the pool, or indices
+Parts = dict[str, ndarray]  # client -> rows of the pool, or indices
 PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, which names files too
 
 
@@ -43,9 +44,9 @@ class Images:
 
     # int64 [N], the class of each; of several labels per image the rarest that it has, see
     # labels.single()
-    y: np.ndarray
+    y: ndarray
     # attribute -> int64 [N], the index of each one's value, -1 where it is unknown
-    groups: Mapping[str, np.ndarray] = field(default_factory=dict)
+    groups: Mapping[str, ndarray] = field(default_factory=dict)
     attributes: Mapping[str, list[str]] = field(default_factory=dict)  # attribute -> its values
     seed: int = 0  # of the partition
     minimum: int = 0  # images that each client must have in the end
@@ -146,11 +147,11 @@ class Counted(Scheme):
 
     clients: Annotated[int, "number of clients, >= 1"] = 20
 
-    def named(self, parts: list[np.ndarray]) -> Parts:
+    def named(self, parts: list[ndarray]) -> Parts:
         """The parts by the clients' names."""
         return dict(zip(client_names(self.clients), parts, strict=True))
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         """The client of each image, int64 [N] from 0, -1 for nobody; where clients share images,
         assign() says it."""
         raise NotImplementedError(f"{type(self).__name__} has neither owners() nor assign()")
@@ -251,7 +252,7 @@ def _checked(code: str, parts: Any, count: int) -> Parts:
     return checked
 
 
-def _are_indices(rows: np.ndarray, count: int) -> bool:
+def _are_indices(rows: ndarray, count: int) -> bool:
     """Tell whether these are whole numbers in [0, count), each once."""
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         return False
@@ -260,7 +261,7 @@ def _are_indices(rows: np.ndarray, count: int) -> bool:
 
 def images_of(
     pool: Pool,
-    rows: np.ndarray,
+    rows: ndarray,
     dataset: Dataset,
     seed: int,
     minimum: int,
@@ -279,7 +280,7 @@ def images_of(
     )
 
 
-def patients(pool: Pool) -> np.ndarray:
+def patients(pool: Pool) -> ndarray:
     """A number [N] for each image's patient or lesion; an image without one is its own."""
     if pool.patient is None:
         return np.arange(len(pool.y))
@@ -294,7 +295,7 @@ def client_names(count: int) -> list[str]:
     return [f"client-{k:0{digits}d}" for k in range(count)]
 
 
-def by_owner(owner: np.ndarray, clients: int) -> list[np.ndarray]:
+def by_owner(owner: ndarray, clients: int) -> list[ndarray]:
     """Rising indices of each client from each image's owner [N]; -1 is nobody."""
     order = np.argsort(owner, kind="stable")
     clients_and_end = np.arange(clients + 1)
@@ -303,14 +304,14 @@ def by_owner(owner: np.ndarray, clients: int) -> list[np.ndarray]:
     return [order[a:b] for a, b in bounds]
 
 
-def even_steps(count: int, rng: np.random.Generator) -> np.ndarray:
+def even_steps(count: int, rng: np.random.Generator) -> ndarray:
     """Rising numbers [count] in [0, 1), evenly spaced from a random start."""
     below_one = np.nextafter(1, 0)  # where the sum would be rounded up
     starts = np.arange(count) + rng.random()
     return np.minimum(starts / max(count, 1), below_one)
 
 
-def cut(shares: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def cut(shares: ndarray, count: int, rng: np.random.Generator) -> ndarray:
     """Rising owners [count]; each client's number is its share of count, rounded up or down at
     random."""
     edges = np.cumsum(shares)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
+from numpy import ndarray
 
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
@@ -48,8 +49,8 @@ def check_attributes(
 
 
 def sites_of(
-    groups: Mapping[str, np.ndarray], values: Values, attributes: Attributes
-) -> tuple[np.ndarray, list[str]]:
+    groups: Mapping[str, ndarray], values: Values, attributes: Attributes
+) -> tuple[ndarray, list[str]]:
     """Each image's site [N], -1 where an attribute is unknown, and the names of all possible
     sites."""
     sites = np.zeros(1, np.int64)
@@ -76,7 +77,7 @@ def _combined(names: list[str], values: list[str]) -> list[str]:
     return combined
 
 
-def known_sites(images: Images, attributes: Attributes) -> tuple[np.ndarray, list[str]]:
+def known_sites(images: Images, attributes: Attributes) -> tuple[ndarray, list[str]]:
     """Sites as sites_of() gives them. Raises FedcliError where no image has a known one."""
     sites, names = sites_of(images.groups, images.attributes, attributes)
     if not (sites >= 0).any():
@@ -169,7 +170,7 @@ class Shares(Counted):
             raise UsageError(sentence, f"give --clients {len(rows)} or more")
         return rows
 
-    def owners(self, images: Images) -> np.ndarray:
+    def owners(self, images: Images) -> ndarray:
         """Each share of a value's images is kept in every class."""
         sites, _ = known_sites(images, self.by)
         rows = np.array(self.rows(images.attributes))
@@ -345,12 +346,12 @@ def _test_rows(
 
 
 def domain_clients(
-    domains: np.ndarray,
-    y: np.ndarray,
+    domains: ndarray,
+    y: ndarray,
     clients: int,
     portion: float,
     rng: np.random.Generator,
-) -> list[np.ndarray]:
+) -> list[ndarray]:
     """clients / D clients per domain, in the domains' order, each with int(portion * images of the
     domain).
 
@@ -367,9 +368,7 @@ def domain_clients(
     return parts
 
 
-def _cover(
-    part: np.ndarray, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _cover(part: ndarray, rows: ndarray, y: ndarray, rng: np.random.Generator) -> ndarray:
     """part with one image of each class it misses, in place of an image whose class it has
     twice."""
     part = part.copy()

@@ -8,6 +8,7 @@ pickles, which fedcli does not open.
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ...errors import FedcliError
 from ...io.files import regular
@@ -46,7 +47,7 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     return divided(listing, choices)
 
 
-def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     """uint8 [32, 32, 3]."""
     position = int(row.id.partition("/")[2])
     record = _records(raw / str(row.source))[position]
@@ -54,7 +55,7 @@ def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
     return np.ascontiguousarray(planes.transpose(1, 2, 0))
 
 
-def _records(path: Path) -> np.ndarray:
+def _records(path: Path) -> ndarray:
     """uint8 [N, RECORD], read from the file when it is asked for. Raises FedcliError."""
     regular(path, "fedcli datasets cifar100 --download DIR gets it")
     size = path.stat().st_size

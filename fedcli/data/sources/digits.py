@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ... import console
 from ...errors import FedcliError
@@ -47,13 +48,13 @@ FILES = {  # a train and a test file or folder of a domain; the first that are t
 PARTS = "train", "test"
 FETCH = "download it again"
 LARGEST = 2**29  # bytes of a container, unpacked; the largest, SVHN's, has 225 MB
-Arrays = tuple[np.ndarray, np.ndarray]  # images and labels
+Arrays = tuple[ndarray, ndarray]  # images and labels
 
 
 def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of every domain that is there."""
     files_by_domain = _files_by_domain(raw)
-    images: list[Row] = []
+    images = []
     tables = set()
     for position, (domain, files) in enumerate(files_by_domain.items()):
         groups = {"domain": position}
@@ -122,7 +123,7 @@ def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
         yield row_id, int(digit), path.relative_to(raw).as_posix()
 
 
-def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     domain, part, _ = row.id.split("/", 2)
     if domain == "syn":
         return read_rgb(raw / row.source)
@@ -175,7 +176,7 @@ def _contents(path: Path, domain: str, part: str, _: tuple[int, int]) -> Arrays:
     return images, labels.astype(np.int64)
 
 
-def _check_arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
+def _check_arrays(path: Path, images: ndarray, labels: ndarray) -> None:
     """Refuse what is not images [N, H, W, C] that have pixels and one number per image."""
     if images.ndim != 4 or 0 in images.shape:
         raise FedcliError(f"{path} holds an array of {_sides(images.shape)}, no images", FETCH)
@@ -192,7 +193,7 @@ def _sides(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def read_idx(path: Path) -> np.ndarray:
+def read_idx(path: Path) -> ndarray:
     """uint8 array of an idx file, compressed or not.
 
     It holds two zeros, the type 8, the number of sides, the sides and the bytes.
@@ -267,7 +268,7 @@ def read_usps_h5(path: Path, part: str) -> Arrays:
     return _grey(path, pixels), labels
 
 
-def _grey(path: Path, pixels: np.ndarray) -> np.ndarray:
+def _grey(path: Path, pixels: ndarray) -> ndarray:
     """Unit-range [N, 256] -> uint8 [N, 16, 16, 1]."""
     if not pixels.size:
         raise FedcliError(f"{path} holds no images", FETCH)
@@ -343,21 +344,21 @@ def sample(folder: Path) -> None:
 def _bright(
     domain: str,
     part: str,
-    labels: np.ndarray,
+    labels: ndarray,
     side: int,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [N, side, side], bright on black."""
     colours = pictures(f"{domain}-{part}", labels, side)
     return 255 - colours.min(3)
 
 
-def _write_mnist(path: Path, part: str, labels: np.ndarray) -> None:
+def _write_mnist(path: Path, part: str, labels: ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_idx(path, _bright("mnist", part, labels, 28))
     _write_idx(_labels_path(path), labels)
 
 
-def _write_idx(path: Path, array: np.ndarray) -> None:
+def _write_idx(path: Path, array: ndarray) -> None:
     head = bytes([0, 0, 8, array.ndim])
     sides_format = f">{array.ndim}I"
     sides = struct.pack(sides_format, *array.shape)
@@ -366,7 +367,7 @@ def _write_idx(path: Path, array: np.ndarray) -> None:
     path.write_bytes(packed)
 
 
-def _write_usps(path: Path, part: str, labels: np.ndarray) -> None:
+def _write_usps(path: Path, part: str, labels: ndarray) -> None:
     images = _bright("usps", part, labels, 16)
     greys = images.reshape(len(labels), 256)
     values = greys / 127.5 - 1
@@ -378,7 +379,7 @@ def _write_usps(path: Path, part: str, labels: np.ndarray) -> None:
     path.write_bytes(bz2.compress(text.encode()))
 
 
-def _write_svhn(path: Path, part: str, labels: np.ndarray) -> None:
+def _write_svhn(path: Path, part: str, labels: ndarray) -> None:
     from scipy.io import savemat
 
     images = pictures(f"svhn-{part}", labels, 32)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from numpy import ndarray
 
 from ... import console
 from ...console import counted
@@ -22,7 +23,7 @@ from .source import Listing
 # splits that the files say, and the rows already have
 AS_LISTED = "official", "paper", "fedheal", "folder"
 
-ByClass = list[tuple[int, np.ndarray]]  # each class with its patients
+ByClass = list[tuple[int, ndarray]]  # each class with its patients
 
 
 def divided(
@@ -153,13 +154,13 @@ def fold_rows(
     return _marked(rows, fold_of[patient] == test_fold)
 
 
-def _marked(rows: list[Row], test: np.ndarray) -> list[Row]:
+def _marked(rows: list[Row], test: ndarray) -> list[Row]:
     """The images with their part. test: bool [N]."""
     row_tests = test.tolist()
     return [replace(row, test=tests) for row, tests in zip(rows, row_tests, strict=True)]
 
 
-def _patients(rows: list[Row], by_patient: bool) -> tuple[np.ndarray, np.ndarray, ByClass]:
+def _patients(rows: list[Row], by_patient: bool) -> tuple[ndarray, ndarray, ByClass]:
     """The patient of each image [N], the images of each patient [P], and each class's patients.
 
     The rarest class is first. by_patient keeps the images of a patient or lesion together, else

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ...seeds import derive
 
@@ -22,7 +23,7 @@ def picture(
     height: int = 24,
     width: int = 32,
     tint: float = 0.0,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [height, width, 3]: a blob on skin-like ground.
 
     Its place and colour follow the class, the rest follows the name.
@@ -39,7 +40,7 @@ def picture(
     return _rounded(background + colour * blob + noise)
 
 
-def pictures(name: str, labels: Iterable[int], side: int) -> np.ndarray:
+def pictures(name: str, labels: Iterable[int], side: int) -> ndarray:
     """uint8 [N, side, side, 3]: a picture of each label, called NAME-0, NAME-1 and so on."""
     images = []
     for i, label in enumerate(labels):
@@ -47,7 +48,7 @@ def pictures(name: str, labels: Iterable[int], side: int) -> np.ndarray:
     return np.stack(images)
 
 
-def scan(name: str, label: int, *, height: int, width: int) -> np.ndarray:
+def scan(name: str, label: int, *, height: int, width: int) -> ndarray:
     """uint8 [height, width]: a bright blob on darker ground, so that noise does not hide it."""
     rng = np.random.default_rng(derive("scan", name))
     noise = rng.normal(0, 40, (height, width))
@@ -60,7 +61,7 @@ def _direction(label: int) -> float:
     return 2.4 * label
 
 
-def _blob(label: int, height: int, width: int) -> np.ndarray:
+def _blob(label: int, height: int, width: int) -> ndarray:
     """Share of each pixel that is blob, [height, width]."""
     y, x = np.mgrid[:height, :width]
     angle = _direction(label)
@@ -73,11 +74,11 @@ def _blob(label: int, height: int, width: int) -> np.ndarray:
     return np.exp(-squared_distance / (2 * variance))
 
 
-def _rounded(image: np.ndarray) -> np.ndarray:
+def _rounded(image: ndarray) -> ndarray:
     return np.rint(image.clip(0, 255)).astype(np.uint8)
 
 
-def labels_of(i: int, count: int) -> np.ndarray:
+def labels_of(i: int, count: int) -> ndarray:
     """uint8 [L]: the labels of the i-th image, two in every second, none in every fifth."""
     row = np.zeros(count, np.uint8)
     if i % 5:
@@ -87,7 +88,7 @@ def labels_of(i: int, count: int) -> np.ndarray:
     return row
 
 
-def spots(name: str, labels: np.ndarray, side: int = 28) -> np.ndarray:
+def spots(name: str, labels: ndarray, side: int = 28) -> ndarray:
     """uint8 [side, side]: noise with a bright spot for each label of the image, of up to 16."""
     rng = np.random.default_rng(derive("sample", name))
     y, x = np.mgrid[:side, :side]
@@ -101,7 +102,7 @@ def spots(name: str, labels: np.ndarray, side: int = 28) -> np.ndarray:
     return _rounded(image)
 
 
-def save(path: Path, image: np.ndarray) -> None:
+def save(path: Path, image: ndarray) -> None:
     """Write an image file of the kind its suffix names, making its folder."""
     from PIL import Image
 

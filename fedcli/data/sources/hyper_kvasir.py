@@ -208,7 +208,7 @@ EACH = 5  # images of a class
 
 def sample(folder: Path) -> None:
     """23 folders of five images, the table, and the authors' folds, each in its spelling."""
-    labels: list[list] = []
+    labels = []
     folds: dict[int, list[list]] = {2: [], 5: []}
     names = sorted(IN_FOLDERS.get(label, label) for label in WHERE)
     for label in sorted(WHERE, key=_folder_of):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+from numpy import ndarray
 from numpy.lib import format as npy
 
 from ...errors import FedcliError, UsageError
@@ -88,7 +89,7 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     return divided(listing, choices)
 
 
-def _read_all_labels(path: Path) -> dict[str, np.ndarray]:
+def _read_all_labels(path: Path) -> dict[str, ndarray]:
     """The labels of all parts, the dropped one too: the classes depend on no option."""
     labels = {part: read_labels(path, part) for part in PARTS}
     widths = {codes.shape[1:] for codes in labels.values()}
@@ -98,7 +99,7 @@ def _read_all_labels(path: Path) -> dict[str, np.ndarray]:
     return labels
 
 
-def _check_all_images(path: Path, labels: dict[str, np.ndarray]) -> Shape:
+def _check_all_images(path: Path, labels: dict[str, ndarray]) -> Shape:
     """Shape of the training images. Raises FedcliError where another part's differ in theirs."""
     shapes = {part: _check_images(path, part, len(codes)) for part, codes in labels.items()}
     image_shapes = {shape[1:] for shape in shapes.values()}
@@ -116,7 +117,7 @@ def rows_of_several(raw: Path, choices: PrepareOptions) -> Listing:
     return listing
 
 
-def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     file, _, member = row.source.rpartition("#")
     part, _, position = member.partition("-")
     path = raw / file
@@ -187,7 +188,7 @@ def locate(raw: Path, file: str) -> Path:
     return archives[0]
 
 
-def read_labels(path: Path, part: str) -> np.ndarray:
+def read_labels(path: Path, part: str) -> ndarray:
     """int64 [N], or [N, L] of several labels per image, each 0 or 1. Raises FedcliError."""
     labels = _read_array(path, f"{part}_labels")
     array = f"{path}: {part}_labels"
@@ -208,7 +209,7 @@ def read_labels(path: Path, part: str) -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def _read_array(path: Path, name: str) -> np.ndarray:
+def _read_array(path: Path, name: str) -> ndarray:
     """A whole array of the archive. Raises FedcliError for one that is too large."""
     pixels, kind = _open(path, name)
     with pixels.stream as stream:
@@ -244,7 +245,7 @@ def _check_images(path: Path, part: str, count: int) -> Shape:
 
 def _classes(
     path: Path,
-    labels: dict[str, np.ndarray],
+    labels: dict[str, ndarray],
     task: str | None,
 ) -> list[str]:
     """The names of the classes, or of the labels. Raises FedcliError for more than the set has."""
@@ -338,7 +339,7 @@ PEOPLE = ("female", "30"), ("male", "50"), ("female", "70"), ("male", "35")
 
 def sample(folder: Path) -> None:
     """pathmnist.npz: a few images of each of nine classes, labels [N, 1]."""
-    arrays: dict[str, np.ndarray] = {}
+    arrays = {}
     for part, count in EACH.items():
         labels = np.arange(count * 9, dtype=np.uint8) % 9
         arrays[f"{part}_images"] = pictures(part, labels, 28)
@@ -351,8 +352,8 @@ def sample_of_several(folder: Path) -> None:
 
     attributes.csv says who the made-up patients are, by image.
     """
-    arrays: dict[str, np.ndarray] = {}
-    people: list[list] = []
+    arrays = {}
+    people = []
     label_count = len(CLASSES["chestmnist"])
     for part, count in SEVERAL.items():
         labels = []
@@ -370,7 +371,7 @@ def sample_of_several(folder: Path) -> None:
     table(folder / "attributes.csv", ["image", "sex", "age"], people)
 
 
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _write(path: Path, arrays: dict[str, ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # any name is an array's
 

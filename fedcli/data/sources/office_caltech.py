@@ -36,7 +36,7 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of every domain folder that is there."""
     home = raw / HOME if (raw / HOME).is_dir() else raw
     folders = [_folder(home, domain) for domain in DOMAINS]
-    images: list[Row] = []
+    images = []
     for position, domain in enumerate(DOMAINS):
         groups = {"domain": position}
         for i, file in enumerate(photographs_in(folders[position])):

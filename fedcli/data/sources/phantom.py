@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 from numpy.random import Generator
 
 from ...seeds import derive
@@ -55,9 +56,9 @@ AT_SKULL = {  # bounds of reach and of depth, and the power of the shape
 class Plane(NamedTuple):
     """Coordinates of all pixels, [size, size]; the skull is the unit circle."""
 
-    x: np.ndarray
-    y: np.ndarray
-    radius: np.ndarray
+    x: ndarray
+    y: ndarray
+    radius: ndarray
     blur: float  # width of a pixel, and of an edge
 
 
@@ -85,7 +86,7 @@ def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     return divided(Listing(images, attributes, "patient_id"), choices)
 
 
-def _deal(attribute: str, labels: np.ndarray, seed: int) -> np.ndarray:
+def _deal(attribute: str, labels: ndarray, seed: int) -> ndarray:
     """An attribute's values by their shares within each class: int [PATIENTS]."""
     rng = np.random.default_rng(derive("phantom", seed, attribute))
     bounds = np.cumsum(list(SHARES[attribute].values()))
@@ -98,7 +99,7 @@ def _deal(attribute: str, labels: np.ndarray, seed: int) -> np.ndarray:
     return codes
 
 
-def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> ndarray:
     """uint8 [size, size, 1] in the brain window: a slice, from its id and attributes alone."""
     rng = np.random.default_rng(derive("phantom", choices.seed, row.id))
     person = {}
@@ -138,25 +139,25 @@ def _plane(size: int, head: float, rng: Generator) -> Plane:
 
 
 def _within(
-    distance: np.ndarray,
-    limit: float | np.ndarray,
+    distance: ndarray,
+    limit: float | ndarray,
     blur: float,
-) -> np.ndarray:
+) -> ndarray:
     """1 where distance < limit, 0 outside, with an edge as wide as blur."""
     inside = limit - distance
     return np.clip(0.5 + inside / blur, 0, 1)
 
 
 def _cover(
-    density: np.ndarray,
-    other: float | np.ndarray,
-    share: np.ndarray,
+    density: ndarray,
+    other: float | ndarray,
+    share: ndarray,
 ) -> None:
     """Put another density in its place, as far as share says."""
     density += (other - density) * share
 
 
-def _brain(plane: Plane, ventricles: float, rng: Generator) -> np.ndarray:
+def _brain(plane: Plane, ventricles: float, rng: Generator) -> ndarray:
     """Density [size, size] of a brain without a bleed."""
     x, y, radius, blur = plane
     size = len(x)
@@ -180,7 +181,7 @@ def _brain(plane: Plane, ventricles: float, rng: Generator) -> np.ndarray:
     return brain
 
 
-def _texture(size: int, waves: int, rng: Generator) -> np.ndarray:
+def _texture(size: int, waves: int, rng: Generator) -> ndarray:
     """Smooth noise [size, size] of about unit spread with this many bumps along a side."""
     coarse = rng.normal(size=(waves + 2, waves + 2))
     pixel_middles = np.arange(size) + 0.5
@@ -193,7 +194,7 @@ def _texture(size: int, waves: int, rng: Generator) -> np.ndarray:
     return 1.4 * (lines[:, low] * rest + lines[:, low + 1] * share)
 
 
-def _bleed(kind: str, plane: Plane, rng: Generator) -> np.ndarray:
+def _bleed(kind: str, plane: Plane, rng: Generator) -> ndarray:
     """Share of each pixel that is blood, [size, size]; all zero for "none"."""
     side = rng.choice([0, np.pi])  # left or right, as an angle
     side += rng.uniform(-0.7, 0.7)
@@ -212,7 +213,7 @@ def _at_skull(
     reach: float,
     depth: float,
     power: int,
-) -> np.ndarray:
+) -> ndarray:
     """A bleed along the skull, reach radians to either side.
 
     A low power makes it a lens, a high one a crescent.
@@ -228,7 +229,7 @@ def _at_skull(
     return _within(depth_inside, thickness, blur) * (along < 1)
 
 
-def _blob(plane: Plane, side: float, rng: Generator) -> np.ndarray:
+def _blob(plane: Plane, side: float, rng: Generator) -> ndarray:
     """A bleed inside the brain with a ragged edge."""
     distance = rng.uniform(0.3, 0.6)
     u = plane.x - distance * np.cos(side)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...errors import FedcliError
 from ...system import processes
@@ -77,7 +78,7 @@ def _facts(raw: Path, folder: str, labels: "Series", jobs: int) -> "DataFrame":
     return facts.assign(id=labels.index, label=labels.to_numpy(), file=files)
 
 
-def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     return dicom.read_slice(raw / row.source, dicom.windows_of(choices))
 
 
@@ -168,7 +169,7 @@ def sample(folder: Path, times: int = 1) -> None:
     """
     slices = folder / STAGES[0]
     slices.mkdir()
-    lines: list[list] = []
+    lines = []
     people: dict[str, list] = {}
     for i in range(times * TOTAL):
         slice_number = (i + 1) * 2654435761 % 2**32
@@ -218,7 +219,7 @@ def _person(k: int) -> list:
     return [sex, age, race]
 
 
-def _head(slice_id: str, label: int) -> np.ndarray:
+def _head(slice_id: str, label: int) -> ndarray:
     """Hounsfield units, int [SIDE, SIDE]: air around a brain of 0 to 80."""
     head = np.full((SIDE, SIDE), AIR)
     image = scan(slice_id, label, height=SIDE, width=SIDE).astype(int)
@@ -227,7 +228,7 @@ def _head(slice_id: str, label: int) -> np.ndarray:
     return head
 
 
-def _write(path: Path, patient: str, hounsfield: np.ndarray, i: int) -> None:
+def _write(path: Path, patient: str, hounsfield: ndarray, i: int) -> None:
     """Write a slice with one of five kinds of header."""
     kind_number = (i + i // 5) % 5
     kind = KINDS[kind_number]  # each class has every kind

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...errors import UsageError
 from ...io.files import may_pass
@@ -46,7 +47,7 @@ def stamp(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def middles(depth: int, count: int) -> np.ndarray:
+def middles(depth: int, count: int) -> ndarray:
     """Slices [count] of a volume that become channels: the middles of parts of equal depth."""
     odd_numbers = np.arange(count) * 2 + 1
     return odd_numbers * depth // (2 * count)
@@ -104,7 +105,7 @@ class Source:
     rows: Callable[
         [Any, PrepareOptions], Listing
     ]  # raw is a Path where there is a sample, else None
-    decode: Callable[[Any, Row, PrepareOptions], np.ndarray]
+    decode: Callable[[Any, Row, PrepareOptions], ndarray]
     sample: Callable[[Path], None] | None = None
     usual_sample: Callable[[Path], None] | None = None
     reads: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from numpy import ndarray
 
 from ...console import counted
 from ...errors import FedcliError
@@ -169,7 +169,7 @@ def one_hot(
     table: DataFrame,
     columns: Sequence[str],
     image: str,
-) -> np.ndarray:
+) -> ndarray:
     """The column of each line [N] that holds a 1.
 
     Raises FedcliError for a line with none, or several.

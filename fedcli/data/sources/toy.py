@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ..pool import Row
 from ..prepare_options import PrepareOptions
@@ -19,12 +20,12 @@ def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     return divided(Listing(images), choices)
 
 
-def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path | None, row: Row, choices: PrepareOptions) -> ndarray:
     return digits()[0][row.source]
 
 
 @cache
-def digits() -> tuple[np.ndarray, np.ndarray]:
+def digits() -> tuple[ndarray, ndarray]:
     """uint8 [1797, 8, 8, 1] and class [1797]."""
     from sklearn.datasets import load_digits
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import numpy as np
 import pandas
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
@@ -39,8 +40,8 @@ RESAMPLES = 500  # of the bands
 COLUMNS = ["x", "y", "low", "high", "class", "group", "place", "share"]
 GRID = np.linspace(0, 1, 101)
 CLOSE = 1e-9  # of a share times a count, which is to equal a whole number
-XY = tuple[np.ndarray, np.ndarray]
-Curve = Callable[[np.ndarray, np.ndarray, np.ndarray], XY]  # of score, label, weights [n, b]
+XY = tuple[ndarray, ndarray]
+Curve = Callable[[ndarray, ndarray, ndarray], XY]  # of score, label, weights [n, b]
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class CurveKind:
 
 def band(
     curve: Curve,
-    score: np.ndarray,
-    label: np.ndarray,
-    units: np.ndarray,
+    score: ndarray,
+    label: ndarray,
+    units: ndarray,
 ) -> DataFrame:
     """A curve y over x with its bounds low and high over resamples of the patients.
 
@@ -90,7 +91,7 @@ def band(
     return DataFrame({"x": x, "y": middle, "low": low, "high": high})
 
 
-def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
+def roc(score: ndarray, label: ndarray, weights: ndarray) -> XY:
     """Sensitivity at the largest false positive rate up to each of GRID: [T, b]."""
     curves = np.full((len(GRID), weights.shape[1]), np.nan)
     _, hits_of, alarms_of = falling(score, label, weights)
@@ -103,7 +104,7 @@ def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
     return GRID, curves
 
 
-def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
+def precision(score: ndarray, label: ndarray, weights: ndarray) -> XY:
     """Precision at the first threshold that reaches each sensitivity of GRID: [T, b]."""
     curves = np.full((len(GRID), weights.shape[1]), np.nan)
     _, hits_of, alarms_of = falling(score, label, weights)
@@ -118,9 +119,9 @@ def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
 
 
 def reliability(
-    score: np.ndarray,
-    label: np.ndarray,
-    weights: np.ndarray,
+    score: ndarray,
+    label: ndarray,
+    weights: ndarray,
 ) -> XY:
     """Mean probability and share of the class in each bin: [BINS, b] both."""
     edges = np.arange(1, BINS) / BINS

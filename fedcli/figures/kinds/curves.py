@@ -13,6 +13,7 @@ from typing import Annotated
 
 import numpy as np
 import pandas
+from numpy import ndarray
 from pandas import DataFrame
 
 from ... import console
@@ -122,7 +123,7 @@ def _hint(name: str, recorded: list[str]) -> str:
 
 def constants(records: list[Record]) -> dict[str, float]:
     """The series that have one value in all runs, of all clients, in all rounds, and that value."""
-    values: dict[str, list[np.ndarray]] = {}
+    values: dict[str, list[ndarray]] = {}
     for record in records:
         for name, series in record.series.items():
             values.setdefault(name, []).append(series.values)
@@ -136,7 +137,7 @@ def constants(records: list[Record]) -> dict[str, float]:
 
 def draw(table: DataFrame) -> Picture:
     runs = looks_of(table, "run")
-    panels: list[Panel] = []
+    panels = []
     legend: dict[str, Look] = {}
     for name, part in table.groupby("series", sort=False):
         unit = table.attrs["units"][name]
@@ -218,7 +219,7 @@ def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
 
 def _panel(
     unit: str,
-    values: np.ndarray,
+    values: ndarray,
     part: DataFrame,
     looks: dict[str, Look],
     axes: Axes,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...data import manifest
@@ -70,7 +71,7 @@ def _lines(images: AnsweredImages, attribute: str) -> list[tuple]:
     return lines
 
 
-def worst(images: AnsweredImages, rows: np.ndarray) -> list[int]:
+def worst(images: AnsweredImages, rows: ndarray) -> list[int]:
     """The errors among some images, the surest first; of equals the first by id."""
     guess = images.chances.argmax(1)
     wrong = rows[guess[rows] != images.y[rows]]
@@ -101,7 +102,7 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
 
-def show_image(pixels: np.ndarray, axes: Axes) -> None:
+def show_image(pixels: ndarray, axes: Axes) -> None:
     """Draw an image [H, W, C] as it is."""
     if pixels.shape[2] != 3:
         middle = pixels.shape[2] // 2  # slice of a volume

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...seeds import derive
-from ..drawing import COLOURS, SQUARE, Look, Picture
+from ..drawing import COLOURS, SQUARE, Picture
 from ..figure import Figure, register
 from ..shapes import lines, panels, picture, titled
 
@@ -48,7 +49,7 @@ def frame(
     return titled(table, f"{label}: mean features of classes by client, {reduce}")
 
 
-def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
+def in_the_plane(table: ndarray, reduce: str, seed: int) -> ndarray:
     """Points [M, D] -> [M, 2]; columns that never vary are zeros."""
     centred = table - table.mean(0)
     if len(table) < 3 or reduce == "pca":
@@ -62,7 +63,7 @@ def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
     return tsne.fit_transform(centred).astype(float)
 
 
-def _pca(centred: np.ndarray) -> np.ndarray:
+def _pca(centred: ndarray) -> ndarray:
     u, sizes, _ = np.linalg.svd(centred, full_matrices=False)
     plane = (u * sizes)[:, :2]
     columns = np.arange(plane.shape[1])
@@ -80,7 +81,7 @@ def draw(table: DataFrame) -> Picture:
     colours_of_classes = _colours(len(classes))
     colours = dict(zip(classes, colours_of_classes, strict=False))
     marks = {}
-    legend: dict[str, Look] = {}
+    legend = {}
     looks = {}
     for name, colour in colours.items():
         legend[name] = {"linewidth": 8, "color": colour}

@@ -14,6 +14,7 @@ from math import comb
 
 import numpy as np
 import pandas
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...errors import FedcliError
@@ -63,7 +64,7 @@ def frame(runs: Mapping[str, Record]) -> DataFrame:
     return pandas.concat(parts, ignore_index=True)
 
 
-def _shares(counts: np.ndarray) -> DataFrame:
+def _shares(counts: ndarray) -> DataFrame:
     """bin, share, low, high of counts [N, bins]."""
     trained = counts[counts.sum(1) > 0]  # a row of zeros is of a client that never trained
     totals = trained.sum(1, keepdims=True)
@@ -79,7 +80,7 @@ def _shares(counts: np.ndarray) -> DataFrame:
     return DataFrame(columns)
 
 
-def coin(rounds: int, bins: int) -> np.ndarray:
+def coin(rounds: int, bins: int) -> ndarray:
     """Expected shares [bins] of what goes up or down by chance in so many rounds.
 
     The bin is that of the larger number of the two.

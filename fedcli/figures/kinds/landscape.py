@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...errors import FedcliError, UsageError
@@ -123,7 +124,7 @@ def _maps(table: DataFrame) -> Picture:
 
 
 def _map(
-    levels: np.ndarray,
+    levels: ndarray,
     far: bool,
     last: str,
     part: DataFrame,
@@ -167,7 +168,7 @@ def _map(
         bar.ax.minorticks_off()
 
 
-def _label(axes: Axes, contours: Any, levels: np.ndarray) -> None:
+def _label(axes: Axes, contours: Any, levels: ndarray) -> None:
     """Write the loss onto these levels of the lines."""
     from matplotlib.patheffects import withStroke
 
@@ -179,7 +180,7 @@ def _label(axes: Axes, contours: Any, levels: np.ndarray) -> None:
         number.set_visible(distance < EDGE)
 
 
-def _levels(low: float, high: float, far: bool) -> np.ndarray:
+def _levels(low: float, high: float, far: bool) -> ndarray:
     """Round numbers from at most `low` to at least `high`, about LEVELS of them.
 
     They are evenly spaced, or by factors where far.

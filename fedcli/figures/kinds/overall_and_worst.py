@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated
 
 import numpy as np
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...metrics import title
@@ -181,7 +182,7 @@ def _panel(
 def _label(
     xy: tuple[float, float],
     labels: Iterable[tuple[float, float]],
-    near: np.ndarray,
+    near: ndarray,
 ) -> tuple[float, float]:
     """The label that is near a point, or else the point's own."""
     for label in labels:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from numpy import ndarray
 from pandas import DataFrame
 
 from ...data import image_places, quality_by_site
@@ -54,7 +55,7 @@ def frame(
     )
 
 
-def _extremes(measured: Any) -> list[tuple[str, np.ndarray]]:
+def _extremes(measured: Any) -> list[tuple[str, ndarray]]:
     """Words and pixels of the lowest and the highest image of each measure."""
     names = measured.pool.id[measured.rows]
     files = []

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas
+from numpy import ndarray
 from pandas import DataFrame
 
 from ... import console
@@ -286,7 +287,7 @@ def _numeric(values: list[Any]) -> bool:
     return all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
 
 
-def _ticks(axes: Axes, tried: list[Any], positions: np.ndarray) -> None:
+def _ticks(axes: Axes, tried: list[Any], positions: ndarray) -> None:
     from matplotlib.ticker import NullLocator
 
     if len(tried) > 1 and _numeric(tried):

@@ -10,7 +10,7 @@ observations.
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from numpy import ndarray
 
 from ...prepare_options import PrepareOptions
 from ..described import listed
@@ -73,9 +73,9 @@ NO_FINDING = {  # cells of absent observations; radiologists answered for all of
 
 def sample(folder: Path) -> None:
     """CheXpert-v1.0-small with its two tables, and the table of people."""
-    people: list[list] = []
+    people = []
     for part, count in PATIENTS.items():
-        lines: list[list] = []
+        lines = []
         for n in range(count):
             number = n + 1 if part == "train" else 64541 + n
             patient = f"patient{number:05d}"
@@ -96,7 +96,7 @@ def sample(folder: Path) -> None:
     table(folder / DEMO, DEMO_HEAD, people)
 
 
-def _cells(labels: np.ndarray, absent: Sequence[str], n: int) -> list[str]:
+def _cells(labels: ndarray, absent: Sequence[str], n: int) -> list[str]:
     """The cells of the n-th patient's observations."""
     cells = []
     for k, has in enumerate(labels):

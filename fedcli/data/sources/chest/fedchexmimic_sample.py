@@ -73,7 +73,7 @@ def chexpert_line(name: str, sex: str, age: int, cells: list[str]) -> list:
 def _chexpert(root: Path) -> list[list]:
     """Patients with a frontal image each, some with others; returns the paper's lines."""
     home = root / CHEXPERT
-    people: list[list] = []
+    people = []
     paper: list[list] = []
     lines: dict[str, list[list]] = {"train": [], "valid": []}
     for n in range(PATIENTS):
@@ -136,9 +136,9 @@ class Study(NamedTuple):
 def _mimic(root: Path) -> list[list]:
     """Studies of one image, some of them lateral; returns the paper's lines."""
     findings = sorted(FINDINGS)
-    labels: list[list] = []
-    images: list[list] = []
-    split: list[list] = []
+    labels = []
+    images = []
+    split = []
     paper: list[list] = []
     for n in range(PATIENTS):
         study = _study(n)
@@ -186,8 +186,8 @@ def _study(n: int) -> Study:
 
 def _write_people(folder: Path) -> None:
     """MIMIC-IV's patients and admissions."""
-    patients: list[list] = []
-    admissions: list[list] = []
+    patients = []
+    admissions = []
     for n in range(PATIENTS):
         subject = _study(n).subject
         sex = "FM"[n // 3 % 2]

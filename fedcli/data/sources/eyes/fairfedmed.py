@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
+from numpy import ndarray
 from numpy.lib.npyio import NpzFile
 
 from .... import console
@@ -121,7 +122,7 @@ def rows(member: str, raw: Path, choices: PrepareOptions) -> Listing:
         label="reading attributes",
         jobs=choices.jobs,
     )
-    patients: list[Row] = []
+    patients = []
     differing: Counter[str] = Counter()
     for name, by_file in zip(names, codes, strict=True):
         file = f"{inside}/{name}"
@@ -169,7 +170,7 @@ def decode(
     raw: Path,
     row: Row,
     choices: PrepareOptions,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [W, H, 1] of an SLO, transposed as by the authors, or [H, W, 32] of a volume."""
     with _opened(raw / row.source) as data:
         array = data[member]
@@ -359,7 +360,7 @@ def sample(folder: Path) -> None:
     """Npz files with both kinds of image, and another three sites for each attribute."""
     home = folder / "fairfedmed"
     (home / FOLDER).mkdir(parents=True, exist_ok=True)
-    lines: list[list] = []
+    lines = []
     for n in range(PATIENTS):
         codes = _codes(n)
         age = 20 + n % 70
@@ -396,7 +397,7 @@ def _codes(n: int) -> Codes:
     }
 
 
-def _images(n: int, label: int) -> dict[str, np.ndarray]:
+def _images(n: int, label: int) -> dict[str, ndarray]:
     slo = scan(f"slo-{n}", label, height=32, width=24)  # [H, W]
     scans = [scan(f"oct-{n}-{k}", label, height=20, width=20) for k in range(STEP)]
     volume = np.stack(scans).repeat(SLICES, 0)  # [128, 20, 20]
@@ -408,7 +409,7 @@ def _images(n: int, label: int) -> dict[str, np.ndarray]:
     return images
 
 
-def _write(path: Path, arrays: dict[str, np.ndarray | int]) -> None:
+def _write(path: Path, arrays: dict[str, ndarray | int]) -> None:
     """np.savez_compressed, whose archives tell the time, without the time."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, values in arrays.items():

@@ -156,7 +156,7 @@ def sample(folder: Path) -> None:
     One image cannot be graded.
     """
     images = folder / FOLDERS[0]
-    lines: list[list] = []
+    lines = []
     for grade, count in enumerate(SIZES):
         for k in range(count):
             number = 100 * grade + k

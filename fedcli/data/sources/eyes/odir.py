@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from ...prepare_options import PrepareOptions
 from ..described import listed
@@ -126,7 +127,7 @@ NOT_SEEN = 11  # the patient whose right image shows no fundus
 
 def sample(folder: Path) -> None:
     """Kaggle's layout: full_df.csv with a line for each eye, and the folder of training images."""
-    lines: list[list] = []
+    lines = []
     for patient in range(PATIENTS):
         labels = labels_of(patient, len(LABELS))
         labels[0] = not labels[1:].any()  # normal: nothing else
@@ -147,7 +148,7 @@ def sample(folder: Path) -> None:
     table(folder / TABLES[0], HEAD, lines)
 
 
-def _fundus(name: str, labels: np.ndarray) -> np.ndarray:
+def _fundus(name: str, labels: ndarray) -> ndarray:
     """uint8 [H, W, 3], reddish, brighter in green where a label has its place."""
     grey = spots(name, labels).astype(float)
     red = np.full_like(grey, 160)

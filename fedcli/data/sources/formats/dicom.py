@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from ....errors import FedcliError, UsageError, nearest
 from ...prepare_options import PrepareOptions
@@ -74,7 +75,7 @@ class Scale:
     bits: int
     signed: bool
 
-    def hounsfield(self, stored: np.ndarray) -> np.ndarray:
+    def hounsfield(self, stored: ndarray) -> ndarray:
         """float32, of the same shape."""
         if stored.dtype.kind == "f":
             return self.scaled(stored)
@@ -84,7 +85,7 @@ class Scale:
             stored[is_negative] -= 1 << self.bits
         return self.scaled(stored)
 
-    def scaled(self, stored: np.ndarray) -> np.ndarray:
+    def scaled(self, stored: ndarray) -> ndarray:
         """float32, of the same shape: slope and intercept alone."""
         slope = np.float32(self.slope)
         intercept = np.float32(self.intercept)
@@ -126,7 +127,7 @@ def _parse_one(text: str) -> Window:
     return centre, width
 
 
-def read_slice(path: Path, windows: Windows = (None,)) -> np.ndarray:
+def read_slice(path: Path, windows: Windows = (None,)) -> ndarray:
     """uint8 [H, W, one channel per window]. Raises Unreadable.
 
     A file without a window of its own has the brain's.
@@ -146,7 +147,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise unreadable(error, path) from error
 
 
-def _grey(slice_: "Dataset", windows: Windows) -> np.ndarray:
+def _grey(slice_: "Dataset", windows: Windows) -> ndarray:
     if slice_.get("PhotometricInterpretation") == PALETTE:
         raise Unreadable("holds places in a palette of colours, not one grey slice")
     follows_display = None in windows and not dicom_display.is_linear(_group_of(slice_))
@@ -176,7 +177,7 @@ def _table(
     scale: Scale,
     window: tuple[float, float],
     is_inverted: bool,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [2^bits]: the grey of every value that can be stored.
 
     It takes a tenth of computing each pixel's.
@@ -192,15 +193,15 @@ def _table(
 
 
 def _windowed(
-    hounsfield: np.ndarray,
+    hounsfield: ndarray,
     window: tuple[float, float],
     is_inverted: bool,
-) -> np.ndarray:
+) -> ndarray:
     grey = dicom_display.linear(hounsfield, *window)
     return 255 - grey if is_inverted else grey
 
 
-def read_picture(path: Path, windows: Windows = (None,)) -> np.ndarray:
+def read_picture(path: Path, windows: Windows = (None,)) -> ndarray:
     """Like read_slice of any kind of image, [H, W, 3] of a coloured one. Raises Unreadable.
 
     Other kinds have no Hounsfield units: window None takes the file's own, or the range of its
@@ -237,7 +238,7 @@ def _has_colours(slice_: "Dataset") -> bool:
     return samples > 1 or slice_.get("PhotometricInterpretation") == PALETTE
 
 
-def _colours(slice_: "Dataset") -> np.ndarray:
+def _colours(slice_: "Dataset") -> ndarray:
     kind = slice_.get("PhotometricInterpretation")
     if kind == PALETTE:
         from pydicom.pixels import apply_color_lut
@@ -255,7 +256,7 @@ def _colours(slice_: "Dataset") -> np.ndarray:
     return colours
 
 
-def _displayed(slice_: "Dataset", windows: Windows) -> np.ndarray:
+def _displayed(slice_: "Dataset", windows: Windows) -> ndarray:
     """uint8 [H, W, one channel per window] by all that a file may say of its display."""
     stored = _aligned(slice_)
     scale = scale_of(slice_)
@@ -304,7 +305,7 @@ def _read(path: Path, **options: Any) -> "Dataset":
         return file
 
 
-def _pixels(slice_: "Dataset") -> np.ndarray:
+def _pixels(slice_: "Dataset") -> ndarray:
     """The stored values [H, W] of the only or the middle frame."""
     stored = _frame(slice_)
     if stored.ndim != 2:
@@ -314,7 +315,7 @@ def _pixels(slice_: "Dataset") -> np.ndarray:
     return stored
 
 
-def _plain(slice_: "Dataset") -> np.ndarray | None:
+def _plain(slice_: "Dataset") -> ndarray | None:
     """The 16-bit words [H, W] of a grey, uncompressed frame as they lie in the file.
 
     None of any other kind. It saves pydicom's own way, which takes longer than all else that is
@@ -338,7 +339,7 @@ def _plain(slice_: "Dataset") -> np.ndarray | None:
     return np.frombuffer(data, kind).reshape(height, width)
 
 
-def _frame(slice_: "Dataset") -> np.ndarray:
+def _frame(slice_: "Dataset") -> ndarray:
     from pydicom.pixels import get_decoder, pixel_array
 
     syntax = slice_.file_meta.TransferSyntaxUID
@@ -386,7 +387,7 @@ def _middle(slice_: "Dataset") -> int | None:
     return frames // 2 if frames > 1 else None
 
 
-def _aligned(slice_: "Dataset") -> np.ndarray:
+def _aligned(slice_: "Dataset") -> ndarray:
     """The stored values [H, W], from the lowest bit up even where the file keeps higher bits."""
     if not _is_shifted(slice_):
         return _pixels(slice_)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from ..source import Unreadable
 
@@ -21,11 +22,11 @@ Field = Callable[[str], Any]  # name of a field -> its value, None where it is a
 
 
 def own(
-    values: np.ndarray,
+    values: ndarray,
     field: Field,
-    padding: np.ndarray | None,
+    padding: ndarray | None,
     otherwise: tuple[float, float] | None,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [H, W] by the file's own table or window.
 
     Where it has neither, by another window, or the range of its values.
@@ -49,7 +50,7 @@ def own(
     return linear(values, *bounds)
 
 
-def value_range(image: np.ndarray) -> tuple[float, float]:
+def value_range(image: ndarray) -> tuple[float, float]:
     """(centre, width) of all values of an image; width 1 where they are equal."""
     low = float(image.min())
     high = float(image.max())
@@ -79,14 +80,14 @@ def window(field: Field) -> tuple[float, float] | None:
     return None
 
 
-def linear(values: np.ndarray, centre: float, width: float) -> np.ndarray:
+def linear(values: ndarray, centre: float, width: float) -> ndarray:
     """uint8, of the same shape: 0 up to centre - width / 2, 255 from centre + width / 2 on."""
     low = centre - width / 2
     grey = (values - low) * (255 / width)
     return np.rint(grey.clip(0, 255)).astype(np.uint8)
 
 
-def sigmoid(values: np.ndarray, centre: float, width: float) -> np.ndarray:
+def sigmoid(values: ndarray, centre: float, width: float) -> ndarray:
     """uint8, of the same shape."""
     from_centre = values - centre
     exponent = (-4 * from_centre / width).clip(-80, 80)
@@ -94,7 +95,7 @@ def sigmoid(values: np.ndarray, centre: float, width: float) -> np.ndarray:
     return np.rint(grey).astype(np.uint8)
 
 
-def looked_up(values: np.ndarray, table: "Dataset") -> tuple[np.ndarray, int]:
+def looked_up(values: ndarray, table: "Dataset") -> tuple[ndarray, int]:
     """Entries of a lookup table, of the same shape, and their bits.
 
     Values beyond its ends have the entries there.
@@ -117,7 +118,7 @@ def looked_up(values: np.ndarray, table: "Dataset") -> tuple[np.ndarray, int]:
     return entries[positions.clip(0, count - 1)], bits
 
 
-def padding(stored: np.ndarray, slice_: "Dataset") -> np.ndarray | None:
+def padding(stored: ndarray, slice_: "Dataset") -> ndarray | None:
     """bool [H, W]: where the stored values stand for no image.
 
     None in a file without such values.

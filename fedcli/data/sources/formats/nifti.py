@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ....errors import FedcliError, UsageError, nearest
 from ...prepare_options import PrepareOptions
@@ -58,7 +59,7 @@ def read_slices(
     path: Path,
     choices: PrepareOptions,
     window: Window,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [H, W, K]: K slices, the middles of as many parts of equal depth.
 
     Raises Unreadable, FedcliError.
@@ -110,7 +111,7 @@ def _shape(volume: Any) -> Sequence[int]:
     return shape
 
 
-def _plane(volume: Any, axis: int, position: int) -> np.ndarray:
+def _plane(volume: Any, axis: int, position: int) -> ndarray:
     """A slice [two voxel axes]."""
     further_axes = len(volume.shape) - 3
     whole_axes = [slice(None)] * 3
@@ -119,7 +120,7 @@ def _plane(volume: Any, axis: int, position: int) -> np.ndarray:
     return np.asarray(volume.dataobj[tuple(index)], np.float32)
 
 
-def _turned(plane: np.ndarray, orientation: np.ndarray) -> np.ndarray:
+def _turned(plane: ndarray, orientation: ndarray) -> ndarray:
     """A slice [two voxel axes] as people look at it [H, W].
 
     orientation: of the two axes.
@@ -135,7 +136,7 @@ def _turned(plane: np.ndarray, orientation: np.ndarray) -> np.ndarray:
     return plane[::-1, ::-1].T
 
 
-def _grey(values: np.ndarray, window: Window) -> np.ndarray:
+def _grey(values: ndarray, window: Window) -> ndarray:
     """uint8 of the same shape. Raises Unreadable."""
     if not np.isfinite(values).all():
         raise Unreadable("holds values that are not finite")

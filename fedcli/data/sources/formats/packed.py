@@ -243,7 +243,7 @@ def _rows_of(
 def _of_archive(path: Path, file: str) -> Iterator[Record]:
     size = path.stat().st_size
     beside: dict[str, Record] = {}
-    pictures: dict[str, str] = {}
+    pictures = {}
     with tarfile.open(path, "r:") as archive, path.open("rb") as opened:
         for member in archive:
             key, ending = _key(member.name)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import IO, Any
 
 import numpy as np
+from numpy import ndarray
 
 from ....errors import FedcliError
 from ...pool import Row
@@ -113,17 +114,17 @@ def shrunk_decoding(choices: PrepareOptions) -> Iterator[None]:
         _least.reset(token)
 
 
-def read_rgb(path: Path) -> np.ndarray:
+def read_rgb(path: Path) -> ndarray:
     """uint8 [H, W, 3]. Raises Unreadable."""
     return _opened(path, lambda image: _rgb(_upright(image)))
 
 
-def photograph(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def photograph(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     """uint8 [H, W, 3] of a row that is a file of its own. Raises Unreadable."""
     return read_rgb(raw / row.source)
 
 
-def radiograph(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def radiograph(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     """uint8 [H, W, 1] of a row that is a file of its own. Raises Unreadable."""
     return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
 
@@ -137,7 +138,7 @@ def photographs_in(folder: Path) -> list[Path]:
     return [path for path in files if path.suffix.lower() in PHOTOGRAPHS]
 
 
-def _rgb(image: Any) -> np.ndarray:
+def _rgb(image: Any) -> ndarray:
     """uint8 [H, W, 3] of an opened picture."""
     if image.mode != "RGB":
         return np.asarray(image.convert("RGB"))  # which would copy one that is RGB
@@ -148,7 +149,7 @@ def _rgb(image: Any) -> np.ndarray:
     return np.asarray(image)
 
 
-def _jpeg(image: Any) -> np.ndarray | None:
+def _jpeg(image: Any) -> ndarray | None:
     """uint8 [H, W, 3] of a JPEG file in colours, by simplejpeg.
 
     None where anything is odd, which is left to Pillow. Both use libjpeg-turbo and give the same
@@ -190,7 +191,7 @@ def _facts(image: Any) -> tuple[bool, int, int]:
     return image.mode not in GREY, min(image.size), bits
 
 
-def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:
+def read_grey_or_rgb(file: Path | bytes, white: float | None) -> ndarray:
     """uint8 [H, W, 1] of a grey file, or of the bytes of one, else [H, W, 3]. Raises Unreadable.
 
     white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else.
@@ -210,7 +211,7 @@ def _upright(image: Any) -> Any:
     return ImageOps.exif_transpose(image)
 
 
-def _pixels(image: Any, white: float | None) -> np.ndarray:
+def _pixels(image: Any, white: float | None) -> ndarray:
     if getattr(image, "n_frames", 1) > 1:
         raise Unreadable(f"holds {image.n_frames} pages, not one image")
     deep = ";16" in str(image.tile)  # which is gone once the picture is loaded
@@ -232,7 +233,7 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
     return rounded.astype(np.uint8)[..., None]
 
 
-def _colours(image: Any, deep: bool) -> np.ndarray:
+def _colours(image: Any, deep: bool) -> ndarray:
     """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits.
 
     Raises Unreadable where these hold nothing.
@@ -243,7 +244,7 @@ def _colours(image: Any, deep: bool) -> np.ndarray:
     return colours
 
 
-def _white(mode: str, values: np.ndarray) -> float:
+def _white(mode: str, values: ndarray) -> float:
     """The value that is white where nobody says so.
 
     Raises Unreadable where that would leave the image nearly black.
@@ -331,7 +332,7 @@ def _stream(source: Path | bytes) -> IO[bytes]:
     return source.open("rb")
 
 
-def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
+def match_channels(image: ndarray, channels: int) -> ndarray:
     """uint8 [H, W, 1 or 3] -> [H, W, channels]: grey repeated, or colours weighted."""
     if image.shape[2] == channels:
         return image
@@ -342,11 +343,11 @@ def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
 
 
 def fit_image(
-    image: np.ndarray,
+    image: ndarray,
     size: int,
     fit: str,
     clahe: bool,
-) -> np.ndarray:
+) -> ndarray:
     """uint8 [H, W, C] -> [size, size, C].
 
     Areas are averaged when shrinking, cubics fitted when enlarging.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
+from numpy import ndarray
 
 from .... import console
 from ....errors import FedcliError, UsageError
@@ -139,7 +139,7 @@ def _warn_of_one_patient(
     console.warn(f"{sentence}: scores will say nothing about other patients")
 
 
-def decode(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
+def decode(raw: Path, row: Row, choices: PrepareOptions) -> ndarray:
     if packed.is_packed(row.source):
         return read_grey_or_rgb(packed.picture(raw, row.source), white(choices))
     path = raw / row.source
@@ -310,7 +310,7 @@ def sample(folder: Path) -> None:
 
     One of each twenty is grey.
     """
-    lines: list[list] = []
+    lines = []
     for i in range(EACH * len(CLASSES)):
         label, k = divmod(i, EACH)
         hospital = "north" if i % 2 else "south"

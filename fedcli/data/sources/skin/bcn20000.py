@@ -161,7 +161,7 @@ def _write(
     start: int,
 ) -> None:
     """Write a collection. start: the number of its first image."""
-    lines: list[list] = []
+    lines = []
     for i in range(start, start + EACH):
         image = f"ISIC_{i:07d}"
         k = i % 8

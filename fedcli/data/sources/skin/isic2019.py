@@ -225,8 +225,8 @@ def _photograph(i: int) -> Photograph:
 
 def write(folder: Path, photographs: Sequence[Photograph]) -> None:
     """The images and both tables, in the archive's columns."""
-    labels: list[list] = []
-    metadata: list[list] = []
+    labels = []
+    metadata = []
     for i, line in enumerate(photographs):
         path = folder / FOLDER / f"{line.image}.jpg"
         height = 24 if i % 2 else 32

@@ -121,7 +121,7 @@ def sample(folder: Path) -> None:
     """Light and dark skin, two images with a bluish cast, and a table of skin types."""
     photographs = [_photograph(i) for i in range(72)]
     isic2019.write(folder, photographs)
-    lines: list[list] = []
+    lines = []
     for i, line in enumerate(photographs):
         if i in BLUISH:
             image = picture(line.image, line.label)

@@ -17,6 +17,7 @@ where L is 50.
 """
 
 import numpy as np
+from numpy import ndarray
 
 from ..formats.photographs import import_cv2
 
@@ -30,13 +31,13 @@ HAIR = 17  # width in pixels of the cross that finds hair
 DARKER = 10  # grey levels of hair below its surroundings
 
 
-def skin_type(image: np.ndarray, rule: str) -> int:
+def skin_type(image: ndarray, rule: str) -> int:
     """1 (very light) to 6 (dark) of an image, uint8 [H, W, 3]."""
     colours = patch_colours(without_hair(centre_square(image)))
     return type_of(angles(colours, rule).max())
 
 
-def centre_square(image: np.ndarray) -> np.ndarray:
+def centre_square(image: ndarray) -> ndarray:
     """The largest square in the middle, uint8 [SIDE, SIDE, 3]."""
     from PIL import Image
 
@@ -49,7 +50,7 @@ def centre_square(image: np.ndarray) -> np.ndarray:
     return np.asarray(square.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
 
 
-def without_hair(image: np.ndarray) -> np.ndarray:
+def without_hair(image: ndarray) -> ndarray:
     """Dark thin lines painted over from their surroundings; uint8 [SIDE, SIDE, 3]."""
     cv2 = import_cv2()
     grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
@@ -58,7 +59,7 @@ def without_hair(image: np.ndarray) -> np.ndarray:
     return cv2.inpaint(image, hair.astype(np.uint8), 1, cv2.INPAINT_TELEA)
 
 
-def patch_colours(image: np.ndarray) -> np.ndarray:
+def patch_colours(image: ndarray) -> ndarray:
     """Mean CIELab of each patch, float64 [8, 3]."""
     from skimage.color import rgb2lab
 
@@ -69,7 +70,7 @@ def patch_colours(image: np.ndarray) -> np.ndarray:
     return rgb2lab(np.stack(patches)).mean((1, 2))  # of [8, PATCH, PATCH, 3]
 
 
-def angles(colours: np.ndarray, rule: str) -> np.ndarray:
+def angles(colours: ndarray, rule: str) -> ndarray:
     """ITA in degrees of each colour, float64 [8]."""
     light = colours[:, 0] - 50
     yellow = colours[:, 2]
