@@ -72,6 +72,7 @@ WITHOUT_CLOCK: dict[str, Any] = {  # metadata by the kind of a file
 }
 
 Look = dict[str, Any]  # how something is drawn, in words of matplotlib
+Looks = dict[str, Look]  # of systems, groups or clients, by name
 BAND: Look = {"color": QUIET, "alpha": 0.3, "linewidth": 8, "linestyle": "-"}  # in a legend
 
 

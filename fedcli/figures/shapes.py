@@ -12,7 +12,7 @@ import numpy as np
 from numpy import ndarray
 from pandas import DataFrame
 
-from .drawing import COLOURS, INK, Axes, Look, Panel, Picture, look, short
+from .drawing import COLOURS, INK, Axes, Look, Looks, Panel, Picture, look, short
 
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
@@ -70,7 +70,7 @@ def looks_of(
     table: DataFrame,
     hue: str,
     how: Callable[[int], Look] = look,
-) -> dict[str, Look]:
+) -> Looks:
     """The look of each name in a column, by its position: the column `place`, or else its order."""
     names = table.drop_duplicates(hue)
     positions = names["place"] if "place" in names else range(len(names))

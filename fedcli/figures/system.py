@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy import ndarray
@@ -28,7 +29,7 @@ from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw
 
-BY = "an attribute, whose groups are shown beside all images, or client"
+By = Annotated[str, "an attribute, whose groups are shown beside all images, or client"]
 VERSION = "of the test images: clean or corrupted"
 LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
 Groupings = dict[str, tuple[ndarray, list[str]]]

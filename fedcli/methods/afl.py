@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from .contract import ClientUpdates, Tensors
+from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, normalised
 from .mixins import SubsetTraining
@@ -52,9 +52,7 @@ class Agnostic(SubsetTraining, LossBefore):
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
         return worst(columns["loss_before"], rows)
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         loss = updates["loss_before"].double()  # [K]
         rows = updates.rows  # [K]
         if self.rule == "released":

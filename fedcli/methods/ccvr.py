@@ -31,7 +31,16 @@ import torch
 from torch import Tensor
 
 from ..seeds import derive
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
+from .contract import (
+    Aggregated,
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Tensors,
+)
 from .creff import head_index, trained_head
 from .crt import Retrained
 from .mixins import ContinuesRun
@@ -89,9 +98,7 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
         client.report["class_means"] = means
         client.report["class_covariances"] = torch.stack(covariances)  # [C, D, D]
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         n = updates["class_images"].double()  # [K, C]
         means = updates["class_means"].double()  # [K, C, D]
         covariances = updates["class_covariances"].double()  # [K, C, D, D]

@@ -41,6 +41,7 @@ from ..models.network import Network as Network
 from .losses import binary_cross_entropy, weighted_cross_entropy
 
 Tensors = dict[str, Tensor]
+Aggregated = tuple[Tensor, Tensor]  # the new global model [P], the weights of the clients [K]
 # passes of the network by kind, see Local.cost, or why no formula gives them
 Cost = Mapping[str, int] | str
 NEEDS = {  # what a server must see of each client, from the least to the most
@@ -88,6 +89,16 @@ class ClientRound:
     focal: float = 0.0  # gamma of the focal loss; 0 without it
     # under --dp-sgd: leaves the private gradient of a loss in a network
     private: Callable[..., Tensor] | None = None
+
+    @property
+    def received(self) -> Tensor:
+        """[T] the trained numbers of the global model at the start of the round."""
+        return self.theta[: self.layout.trainable]
+
+    @property
+    def validation_images(self) -> int:
+        """Images of the validation part, 0 without one."""
+        return len(self.val) if self.val is not None else 0
 
     @property
     def plain_loss(self) -> bool:
@@ -258,9 +269,7 @@ class Aggregator:
         """On the server: what clients receive beside theta."""
         return {}
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         """On the server: the new global model, and the weights behind it.
 
         The model is float32 [P], the weights are float64 [K] in sum 1.

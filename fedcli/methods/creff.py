@@ -34,9 +34,9 @@ from torch import Tensor
 
 from ..errors import FedcliError
 from ..seeds import derive
-from .contract import Aggregator, ClientRound, ClientUpdates, Layout, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Layout, Network, Tensors
 from .fedavg import Plain
-from .helpers import average
+from .helpers import average, entries
 from .mixins import LinearHeadOnly, ScoredModel
 from .registry import register
 
@@ -79,11 +79,9 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         client.report["creff_has"] = client.shard.class_counts > 0  # [C]
 
     def broadcast(self, memory: Tensors) -> Tensors:
-        return {"creff_head": memory["creff_head"]} if "creff_head" in memory else {}
+        return entries(memory, "creff_head")
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         index = head_index(updates.layout)  # [C, D+1]
         head = memory.get("creff_head", theta[index])  # the one that the clients' gradients are of
         has = updates["creff_has"]  # [K, C]

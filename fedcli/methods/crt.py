@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 
 from torch import Tensor, nn
 
-from .contract import Aggregator, ClientUpdates, Local, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Local, Network, Tensors
 from .helpers import average
 from .mixins import BalancedSampling, ContinuesRun
 from .registry import register
@@ -54,9 +54,7 @@ class PreviousWeights(ContinuesRun, Aggregator):
         Literal["previous", "samples"], "of the run's last round, or image counts"
     ] = "previous"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         weights = updates.base  # [K]
         if self.weights == "previous" and "start_weights" in memory:
             previous = memory["start_weights"][updates.rows]

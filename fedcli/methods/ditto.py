@@ -89,7 +89,7 @@ class TwoTracks(BesideTheGlobal):
         moving = client.scratch["moving"]
         layout.load(model)
         Local.gradient(self, net, batch, client)
-        anchor = client.theta[: layout.trainable]
+        anchor = client.received
         from_anchor = layout.params - anchor
         moving.grad = layout.grad + self.strength * from_anchor  # Eq. 1
         model[layout.trainable :] = layout.buffers  # statistics of its own

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .groups import Attribute, chosen_attribute
 from .helpers import average, by_row
@@ -92,9 +92,7 @@ class ByGap(WeighsGroups, Aggregator):
             counts = probes.group_predictions(net, client, groups, count)  # [G, C, C]
             client.report["group_predictions"] = counts
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         p = updates.base  # [K]
         a = updates["accuracy"].double()  # [K]
         rows = updates.rows  # [K]

@@ -44,11 +44,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.network import Groups
 from . import adapters
-from .contract import Batch, ClientRound, ClientUpdates, Network, Shard, Tensors
+from .contract import Aggregated, Batch, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .groups import Attribute, chosen_attribute
-from .lora import DEFAULT_TRAINING, FactorMean, LowRank
+from .lora import DEFAULT_TRAINING, FactorMean, LowRank, Singular
 from .mixins import GroupViews
 from .registry import register
 
@@ -83,7 +82,7 @@ class ByGroup(GroupViews, LowRank):
         self,
         net: Network,
         rank: int,
-    ) -> tuple[Tensor | None, Groups | None]:
+    ) -> Singular:
         if rank % 2:
             problem = f"rank={rank} has no half, and fairlora's singular values start in two"
             raise UsageError(problem, "--set rank=12")
@@ -152,9 +151,7 @@ class GroupMean(FactorMean):
 
     rule: Annotated[Literal["paper", "released"], RULE] = "paper"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         mean, weights = super().aggregate(theta, updates, memory)
         counts = updates["group_counts"]  # [K, G]
         zeros = counts.new_zeros(updates.roster, counts.shape[1])

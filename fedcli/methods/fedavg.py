@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, ClientUpdates, Local, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Local, Tensors
 from .helpers import average
 from .registry import register
 
@@ -33,9 +33,7 @@ class Mean(Aggregator):
     of_mean = True
     works_without_server = True
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         return average(updates.theta, updates.base), updates.base  # Alg. 1, last server line
 
 
@@ -51,9 +49,7 @@ class WeightedMean(Mean):
     def of_mean(self) -> bool:  # type: ignore[override]
         return self.weights == "samples"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         if self.weights == "samples":
             return super().aggregate(theta, updates, memory)
         even_share = 1 / len(updates.base)

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
-from .helpers import average, by_row, gram, normalised
+from .helpers import average, by_row, entries, gram, normalised
 from .registry import register
 
 
@@ -52,7 +52,7 @@ class Contribution(Aggregator):
         model = client.layout.flat  # [P]
         part = client.shard
         if self.rule == "original":
-            count = len(client.val) if client.val is not None else 0
+            count = client.validation_images
             client.report["validation_images"] = torch.tensor(count, device=model.device)
             if client.val is not None and count:
                 part = client.val
@@ -73,13 +73,9 @@ class Contribution(Aggregator):
         client.memory["fedce_last"] = client.layout.read()
 
     def broadcast(self, memory: Tensors) -> Tensors:
-        if "contribution" not in memory:
-            return {}
-        return {"contribution": memory["contribution"]}
+        return entries(memory, "contribution")
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         rows = updates.rows
         t = updates.round
         c = by_row(memory, "contribution", updates, 1 / updates.roster)  # [N]

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
@@ -51,9 +51,7 @@ class ByDiscrepancy(Aggregator):
             discrepancy = (shares - even).norm()
         client.report["discrepancy"] = discrepancy
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         d = updates["discrepancy"].double()  # [K]
         if self.measure == "kl":
             d = d / d.sum().clamp_min(1e-300)

@@ -47,7 +47,7 @@ class Drifting(Local):
     adds_to_mean = True
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        start = client.theta[: client.layout.trainable]  # [T]
+        start = client.received  # [T]
         moved = client.memory.get("moved", torch.zeros_like(start))  # l_i
         client.scratch["anchor"] = start - moved  # w_t - l_i
 
@@ -69,7 +69,7 @@ class Drifting(Local):
         cut_to_norm(grad, self.clip)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        start = client.theta[: client.layout.trainable]
+        start = client.received
         client.report["moved"] = client.layout.params - start  # [T]
         client.memory["moved"] = client.layout.params - client.scratch["anchor"]  # l_i + this move
 

@@ -25,7 +25,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
@@ -43,12 +43,10 @@ class Extrapolated(Aggregator):
     ] = 1e-3
 
     def measure_local(self, net: Network, client: ClientRound) -> None:
-        moved = client.layout.params - client.theta[: client.layout.trainable]  # [T] D_k
+        moved = client.layout.params - client.received  # [T] D_k
         client.report["squared_length"] = moved.double().square().sum()
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         p = updates.base  # [K]
         mean = average(updates.theta, p)  # [P], whose buffers stay
         moving = slice(updates.layout.trainable)

@@ -31,7 +31,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from .contract import ClientUpdates, Tensors
+from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, gram
 from .probes import LossBefore
@@ -57,9 +57,7 @@ class WithoutConflicts(LossBefore):
         Literal["original", "released"], "who is external: the paper's rounds, or the code's"
     ] = "original"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         t = updates.layout.trainable
         k = len(updates.rows)
         p = updates.base  # [K]

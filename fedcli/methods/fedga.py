@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, normalised
 from .registry import register
@@ -65,8 +65,8 @@ class Gap(Aggregator):
             gap = loss - client.memory["fedga_loss"]
         client.report["gap"] = gap
         if self.rule == "original":
-            count = len(client.val) if client.val is not None else 0
-            client.report["validation_images"] = torch.tensor(count, device=client.theta.device)
+            count = torch.tensor(client.validation_images, device=client.theta.device)
+            client.report["validation_images"] = count
 
     def measure_local(self, net: Network, client: ClientRound) -> None:
         client.memory["fedga_loss"] = probes.mean_loss(
@@ -77,13 +77,11 @@ class Gap(Aggregator):
 
     def part(self, client: ClientRound) -> Shard:
         """The images a client measures its gap on."""
-        if self.rule == "original" and client.val is not None and len(client.val):
+        if self.rule == "original" and client.val and client.validation_images:
             return client.val
         return client.shard
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         k = len(updates.rows)
         rows = updates.rows
         original = self.rule == "original"

@@ -32,7 +32,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, ClientUpdates, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row
 from .mixins import Histograms
@@ -57,9 +57,7 @@ class Harmonized(Histograms, Aggregator):
         Literal["released", "paper"], "history, ties and distance as in the code or the text"
     ] = "released"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         t = updates.layout.trainable
         keep = None
         if self.parts != "fael":

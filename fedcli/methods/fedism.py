@@ -21,7 +21,16 @@ import torch
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
+from .contract import (
+    Aggregated,
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Tensors,
+)
 from .fedavg import Mean, Plain
 from .helpers import average, by_row, still_batchnorm
 from .registry import register
@@ -95,9 +104,7 @@ class BySharpness(Aggregator):
             perturbed = perturbed - loss  # Eq. 10
         client.report[self.state] = perturbed
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         s = updates[self.state].double().clamp_min(1e-10)  # [K]
         share = s / s.sum() + 1e-10
         # by the largest, so that a large q cannot make all of them 0

@@ -40,7 +40,7 @@ class AwayFromTheGlobalPath(Local):
     works_without_server = False
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        w = client.theta[: client.layout.trainable].clone()  # [T]
+        w = client.received.clone()  # [T]
         difference = client.memory.get("global", w) - w  # w_old - w
         # Alg. 1, the perturbation
         length = difference.norm() + 1e-12

@@ -50,6 +50,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .contract import (
+    Aggregated,
     Aggregator,
     Batch,
     ClientRound,
@@ -213,9 +214,7 @@ class Rescue(Aggregator):
                 client.report[f"{RECEIVED}{k}"] = received[k]
                 client.report[f"{TRAINED}{k}"] = trained[k]
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         weights = self.weights(updates)
         return average(updates.theta, weights), weights  # Eq. 5
 

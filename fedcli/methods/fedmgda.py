@@ -29,7 +29,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from .contract import Aggregator, ClientUpdates, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, gram
 from .registry import register
@@ -52,9 +52,7 @@ class MinNorm(Aggregator):
         Literal["kept", "unit"], "a step is times the mean length of updates, or (paper) not"
     ] = "kept"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         products = gram(theta, updates)  # [K, K] g_i g_j
         norms = products.diagonal().sqrt()  # [K] ||g_i||
         inverse_norms = 1 / norms

@@ -54,6 +54,7 @@ from torch import Tensor
 from ..seeds import derive
 from . import probes, qmix, som
 from .contract import (
+    Aggregated,
     Aggregator,
     Batch,
     ClientRound,
@@ -64,7 +65,7 @@ from .contract import (
     Tensors,
     cross_entropy,
 )
-from .helpers import average, by_row, moved_towards
+from .helpers import average, by_row, entries, moved_towards
 from .registry import register
 
 Parts = Literal["qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none"]
@@ -105,14 +106,13 @@ class FairProx(Local):
 
     def proximal(self, client: ClientRound) -> Tensor:
         """mu_h of this round, a float64 scalar."""
-        device = client.theta.device
         if "qmix" in self.parts and self.rule == "paper" and "mu" in client.shared:
             mu = client.shared["mu"][client.row]  # agents live on the CPU
-            return mu.double().to(device)
+            return mu.double().to(client.theta.device)
         fixed = FIRST if "qmix" in self.parts else self.mu
         if self.rule == "released" or self.parts == "none":
             fixed = 0.0
-        return torch.tensor(fixed, dtype=torch.float64, device=device)
+        return client.theta.new_tensor(fixed, dtype=torch.float64)
 
     def gradient(
         self,
@@ -126,7 +126,7 @@ class FairProx(Local):
         supervised = cross_entropy(logits, batch.y, client)
         plain = supervised if client.plain_loss else F.cross_entropy(logits, batch.y)
         self.objective(supervised, plain, client).backward()
-        moved = layout.params - client.theta[: layout.trainable]  # [T]
+        moved = layout.params - client.received  # [T]
         layout.grad.addcmul_(moved, mu.float())  # Eq. 3, second term
         is_right = logits.argmax(1) == batch.y
         client.scratch["correct"] += is_right.sum()
@@ -202,17 +202,15 @@ class AgentsAndMap(Aggregator):
     def measure_global(self, net: Network, client: ClientRound) -> None:
         if self.rule == "paper" and "qmix" not in self.parts:
             return
-        count = len(client.val) if client.val is not None else 0
+        count = client.validation_images
         shard = client.val if client.val and count else client.shard
         client.report["validation_accuracy"] = accuracy(net, shard)
         client.report["validation_images"] = torch.tensor(count, device=client.theta.device)
 
     def broadcast(self, memory: Tensors) -> Tensors:
-        return {name: memory[name] for name in ("mu", "mean_loss") if name in memory}
+        return entries(memory, "mu", "mean_loss")
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         if self.rule == "released":
             return damped(
                 theta,

@@ -38,6 +38,7 @@ from torch import Tensor
 
 from . import probes
 from .contract import (
+    Aggregated,
     Aggregator,
     Batch,
     ClientRound,
@@ -47,7 +48,7 @@ from .contract import (
     Tensors,
     cross_entropy,
 )
-from .helpers import average, logits_of
+from .helpers import average, entries, logits_of
 from .priors import offset
 from .registry import register
 
@@ -132,11 +133,9 @@ class DistanceAware(Aggregator):
     ] = 0.1
 
     def broadcast(self, memory: Tensors) -> Tensors:
-        return {name: memory[name] for name in ("noisy", "begun") if name in memory}
+        return entries(memory, "noisy", "begun")
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         weights = updates.base
         if "noisy" in memory:
             noisy = memory["noisy"][updates.rows]  # [K]

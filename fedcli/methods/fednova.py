@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
@@ -47,17 +47,11 @@ class Normalized(Aggregator):
             c = client.momentum * c + 1
             step = 1 + client.momentum * c if client.nesterov else c
             a = (1 - client.lr * mu) * a + step
-        effective = torch.tensor(
-            [a, mu],
-            dtype=torch.float64,
-            device=client.theta.device,
-        )
+        effective = client.theta.new_tensor([a, mu], dtype=torch.float64)
         client.report["local_steps_effective"] = effective[0]
         client.report["mu"] = effective[1]
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         p = updates.base
         a = updates["local_steps_effective"].double()
         t = updates.layout.trainable

@@ -33,7 +33,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, ClientUpdates, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain, WeightedMean
 from .registry import register
 
@@ -54,9 +54,7 @@ class ServerStep(Aggregator):
     def of_mean(self) -> bool:  # type: ignore[override]
         return self.weights == "samples"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         # [P], whose buffers stay
         mean, p = WeightedMean(self.weights).aggregate(theta, updates, memory)
         moving = slice(updates.layout.trainable)

@@ -41,7 +41,7 @@ class Prox(Local):
     ) -> Tensor:
         loss = super().gradient(net, batch, client)
         layout = client.layout
-        moved = layout.params - client.theta[: layout.trainable]
+        moved = layout.params - client.received
         layout.grad.add_(moved, alpha=self.mu)  # Eq. 2
         return loss
 

@@ -30,6 +30,7 @@ from ..errors import UsageError
 from ..seeds import derive
 from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
+from .helpers import is_frozen
 from .registry import register
 from .solvers import Solver
 
@@ -43,7 +44,7 @@ class OwnHead(Local):
     images_in_loss_alone = True
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
-        if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
+        if is_frozen(net):
             problem = "clients that keep their classifiers share nothing else"
             raise UsageError(problem, "leave --freeze-backbone out")
         return tuple(name for name in net.state_dict() if name.startswith("head."))

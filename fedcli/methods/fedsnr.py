@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..data.quality import NAMES, ROUNDING, greys, measure
 from ..errors import UsageError
-from .contract import Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
+from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
@@ -73,9 +73,7 @@ class BySignalToNoise(Aggregator):
             ratios.append(_ratios(images.cpu().numpy(), self.snr))
         return float(np.concatenate(ratios).mean())
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         weights = updates["snr"].double()  # [K]
         if self.weights == "samples":
             weights = weights * updates.base

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError
-from .contract import Aggregator, ClientUpdates, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, gram, moved_towards
 from .registry import register
@@ -39,9 +39,7 @@ class Trusted(Aggregator):
     trusted: Annotated[int, "place in the roster of the hospital that is trusted, >= 1"] = 1
     step: Annotated[float, "alpha: server step length, > 0"] = 1.0
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         rows = updates.rows.tolist()
         if self.trusted - 1 not in rows:
             problem = (

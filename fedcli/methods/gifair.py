@@ -38,7 +38,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from .contract import ClientUpdates, Tensors
+from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Mean, Plain
 from .groups import Minimax
 from .helpers import average
@@ -82,9 +82,7 @@ class SpreadOfClients(LossBefore):
         float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"
     ] = 0.5
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         loss = updates["loss_before"].double()  # [K]
         weights = spread_weights(updates.base, loss, self.strength)  # [K]
         return average(updates.theta, weights), weights

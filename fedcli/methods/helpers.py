@@ -39,6 +39,11 @@ def normalised(shares: Tensor, smallest: float = 0.0) -> Tensor:
     return torch.full_like(shares, 1 / len(shares))
 
 
+def entries(memory: Tensors, *names: str) -> Tensors:
+    """The entries of a memory with these names, of which the first round may have none."""
+    return {name: memory[name] for name in names if name in memory}
+
+
 def cut_to_norm(gradient: Tensor, largest: float) -> None:
     """Shorten a gradient in place to this norm, where it is longer."""
     factor = largest / (gradient.norm() + 1e-6)
@@ -133,6 +138,11 @@ def _outputs(
     for module, training in modes:  # one by one: under --bn freeze they differ
         module.training = training
     return outputs
+
+
+def is_frozen(net: Network) -> bool:
+    """Tell whether no number of the backbone is trained."""
+    return not any(parameter.requires_grad for parameter in net.backbone.parameters())
 
 
 @contextmanager

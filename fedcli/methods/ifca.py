@@ -34,8 +34,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..seeds import derive
-from .contract import Aggregator, ClientRound, ClientUpdates, Cost, Layout, Local, Network, Tensors
-from .helpers import average
+from .contract import (
+    Aggregated,
+    Aggregator,
+    ClientRound,
+    ClientUpdates,
+    Cost,
+    Layout,
+    Local,
+    Network,
+    Tensors,
+)
+from .helpers import average, entries
 from .probes import mean_loss
 from .registry import register
 
@@ -113,11 +123,9 @@ class ClusterMeans(_Clusters, Aggregator):
     needs = "scalars"
 
     def broadcast(self, memory: Tensors) -> Tensors:
-        return {name: memory[name] for name in ("ifca_others", "ifca_largest") if name in memory}
+        return entries(memory, "ifca_others", "ifca_largest")
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         models = self.models(theta, memory, updates.layout, updates.seed)  # [J, P]
         n = updates.n[:, None] * updates["cluster"]  # [K, J]
         images = n.sum(0)  # [J]

@@ -34,6 +34,7 @@ from ..errors import UsageError
 from ..seeds import derive
 from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
+from .helpers import is_frozen
 from .mixins import LinearHeadOnly
 from .registry import register
 from .solvers import Solver
@@ -88,7 +89,7 @@ class BodyOnly(LinearHeadOnly, Tuned):
     trains_backbone = True
 
     def extend(self, net: Network) -> None:
-        if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
+        if is_frozen(net):
             problem = "FedBABU trains the features alone, and they are frozen"
             raise UsageError(problem, "leave --freeze-backbone out")
 

@@ -51,10 +51,11 @@ from torch import Tensor
 from ..models.adapted import beside_layers, falling, plain
 from ..models.network import Groups
 from . import adapters
-from .contract import Aggregator, ClientUpdates, Layout, Local, Network, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Layout, Local, Network, Tensors
 from .helpers import average
 from .registry import register
 
+Singular = tuple[Tensor | None, Groups | None]
 DEFAULT_TRAINING = {
     "optimizer": "sgd",
     "lr": 1e-3,
@@ -90,7 +91,7 @@ class LowRank(Local):
         self,
         net: Network,
         rank: int,
-    ) -> tuple[Tensor | None, Groups | None]:
+    ) -> Singular:
         """Values that S starts with, and where group shares are read."""
         return plain(rank)
 
@@ -103,7 +104,7 @@ class SingularValues(LowRank):
         self,
         net: Network,
         rank: int,
-    ) -> tuple[Tensor | None, Groups | None]:
+    ) -> Singular:
         return falling(rank)
 
 
@@ -128,9 +129,7 @@ class FactorMean(Aggregator):
 
     works_without_server = True
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         mean = self.mean(theta, updates)  # [P]
         if self.ema:
             mean = self.smoothed(theta, mean, updates)

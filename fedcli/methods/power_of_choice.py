@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ..seeds import derive
-from .contract import ClientRound, ClientUpdates, Network, Tensors
+from .contract import Aggregated, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .mixins import SubsetTraining
@@ -53,12 +53,7 @@ class HighestLosses(SubsetTraining, LossBefore):
         seed = derive("power of choice", client.seed, client.round, client.name)
         u = np.random.default_rng(seed).random()  # in [0, 1)
         key = np.log1p(-u) / len(client.shard)
-        device = client.theta.device
-        client.report["candidate_key"] = torch.tensor(
-            key,
-            dtype=torch.float64,
-            device=device,
-        )
+        client.report["candidate_key"] = client.theta.new_tensor(key, dtype=torch.float64)
 
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
         k = len(rows)
@@ -71,9 +66,7 @@ class HighestLosses(SubsetTraining, LossBefore):
         trains = torch.zeros(k, dtype=torch.bool, device=rows.device)
         return trains.index_fill(0, candidates[worst], True)  # step 3
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         trained = self.select_clients(updates.columns, updates.rows).double()  # [K]
         weights = trained / trained.sum()
         return average(updates.theta, weights), weights  # step 3

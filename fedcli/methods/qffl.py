@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from .contract import ClientUpdates, Tensors
+from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .probes import LossBefore
@@ -40,9 +40,7 @@ class QFair(LossBefore):
         Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"
     ] = "paper"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         f = updates["loss_before"].double() + 1e-10  # [K] F_k
         weights = (f / f.max()) ** self.q
         if self.rule == "paper":

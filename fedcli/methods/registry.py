@@ -210,9 +210,7 @@ def _split(spec: str) -> tuple[str, str | None]:
     best = words[0], "+".join(words[1:])
     best_count = 0  # of its halves that are known
     for end in range(1, len(words)):
-        front = "+".join(words[:end])
-        back = "+".join(words[end:])
-        pair = front, back
+        pair = "+".join(words[:end]), "+".join(words[end:])
         count = sum(map(_is_known, pair))
         if count > best_count:
             best = pair

@@ -47,7 +47,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, ClientUpdates, Tensors
+from .contract import Aggregated, Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, gram, moved_towards
 from .registry import register
@@ -69,9 +69,7 @@ class Middle(Aggregator):
         # Yin Def. 1: of an even number of clients the mean of the middle two
         return (clients - 1) // 2
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         k = len(updates.rows)
         cut = self.cut(k)
         middle = slice(cut, k - cut)
@@ -104,9 +102,7 @@ class Krum(Aggregator):
 
     hostile: Hostile = 0.2
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         k = len(updates.rows)
         f = number(self.hostile, k)
         distances = squared_distances(gram(theta, updates))  # [K, K]
@@ -138,9 +134,7 @@ class GeometricMedian(Aggregator):
     iterations: Annotated[int, "R: steps of the smoothed Weiszfeld algorithm, >= 1"] = 3
     smallest: Annotated[float, "nu: distance below which a model counts as this near, > 0"] = 1e-6
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         products = gram(theta, updates)  # [K, K]
         p = updates.base.cpu()  # [K]
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
@@ -166,9 +160,7 @@ class NormClipping(Aggregator):
         "M: length at which an update is cut, >= 0; 0 takes the median of the round's updates",
     ] = 0.0
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         norms = gram(theta, updates).diagonal().sqrt()  # [K] ||D_k||
         norms = norms.to(updates.base.device)
         longest = self.norm or norms.quantile(0.5)

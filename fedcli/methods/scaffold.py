@@ -75,7 +75,7 @@ class Controlled(Local):
         mine = client.scratch["mine"]
         fresh = client.scratch["total"] / client.steps  # [T] c_i+, line 12 (ii)
         if self.rule == "released":
-            start = client.theta[: client.layout.trainable]
+            start = client.received
             gone = start - client.layout.params  # x - y_i
             mean_gradient = gone / (client.steps * client.lr)
             fresh = mine - c + mean_gradient  # line 12 (ii) to the letter

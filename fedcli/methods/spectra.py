@@ -22,6 +22,7 @@ from torch import Tensor
 from ..data.transforms import normalised, to_pixels
 from ..errors import UsageError
 from ..models.network import Network
+from .helpers import is_frozen
 
 Low = Annotated[
     float,
@@ -83,7 +84,7 @@ def exchanged(
 
 def refuse_features(net: Network, method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
-    if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
+    if is_frozen(net):
         problem = f"{method} changes images, of which a frozen backbone sees one view"
         raise UsageError(problem, "train the backbone too")
 

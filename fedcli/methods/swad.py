@@ -33,7 +33,16 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
+from .contract import (
+    Aggregated,
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Tensors,
+)
 from .helpers import average
 from .mixins import ScoredModel
 from .probes import mean_loss
@@ -94,9 +103,7 @@ class LossValley(ScoredModel, Aggregator):
         shard = client.val if client.val else client.shard
         client.report["validation_loss"] = mean_loss(net, client, shard)
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         if "swad_ended" not in memory:
             self._follow(updates, memory)
         return average(updates.theta, updates.base), updates.base

@@ -25,7 +25,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from .contract import ClientUpdates, Tensors
+from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .probes import LossBefore
@@ -40,9 +40,7 @@ class Tilted(LossBefore):
         1.0
     )
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         tilted = self.t * updates["loss_before"].double()  # [K] t F_k
         below = tilted - tilted.max()  # so that none is infinite
         weights = updates.base * torch.exp(below)  # Lemma 1

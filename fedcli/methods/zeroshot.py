@@ -21,7 +21,16 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..models.clip_text import MeanDirection
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
+from .contract import (
+    Aggregated,
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Tensors,
+)
 from .registry import register
 
 
@@ -83,9 +92,7 @@ class Unchanged(Aggregator):
     cost = "nothing trains"
     needs = "sums"
 
-    def aggregate(
-        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
-    ) -> tuple[Tensor, Tensor]:
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         return theta, updates.base
 
 

@@ -271,8 +271,8 @@ def _lines_of(
     for metric in metrics:
         yield where._replace(metric=metric)
     for attribute in attributes:
-        by = where._replace(attribute=attribute)
+        of_attribute = where._replace(attribute=attribute)
         for metric, group in product(compared, (ANY, OTHER)):
-            yield by._replace(metric=metric, group=group)
+            yield of_attribute._replace(metric=metric, group=group)
         for name in differences:
-            yield by._replace(metric=name)
+            yield of_attribute._replace(metric=name)

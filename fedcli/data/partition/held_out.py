@@ -176,7 +176,8 @@ def sites(
     """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises
     UsageError."""
     if text == EVERY:
-        attribute, value = _attribute_of_sites(dividing, dataset, text), EVERY
+        attribute = _attribute_of_sites(dividing, dataset, text)
+        value = EVERY
     else:
         attribute, value = _parts(text, dividing, dataset)
     values = dataset["attributes"][attribute] if value == EVERY else [value]

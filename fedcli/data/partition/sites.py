@@ -231,8 +231,8 @@ class Domains(Counted):
             raise UsageError(f"{clients} cannot be divided evenly among {among}", hint)
         if self.portion * of_domain > 1 + 1e-9:
             share = counted(of_domain, "client has", "clients share")
-            most = 1 / of_domain
-            hint = f"at most {most:g}, since {share} a domain"
+            largest = 1 / of_domain
+            hint = f"at most {largest:g}, since {share} a domain"
             raise UsageError(f"the portion {self.portion} is out of range", hint)
 
     def assign(self, images: Images) -> Parts:

@@ -49,8 +49,8 @@ LEAVES = {  # name -> module in this folder, and after a colon its reader where 
 def _readers() -> dict[str, Source]:
     """Name -> reader of every dataset whose module was not deleted."""
     readers = dict(OF_CORE)
-    for name, place in LEAVES.items():
-        path, _, attribute = place.partition(":")
+    for name, location in LEAVES.items():
+        path, _, attribute = location.partition(":")
         module = f"{__name__}.{path}"
         if is_installed(module):
             readers[name] = getattr(import_module(module), attribute or "SOURCE")

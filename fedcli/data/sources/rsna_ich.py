@@ -169,7 +169,7 @@ def sample(folder: Path, times: int = 1) -> None:
     """
     slices = folder / STAGES[0]
     slices.mkdir()
-    lines = []
+    lines: list[list] = []
     people: dict[str, list] = {}
     for i in range(times * TOTAL):
         slice_number = (i + 1) * 2654435761 % 2**32

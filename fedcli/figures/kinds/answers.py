@@ -17,10 +17,10 @@ from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
 from ...scores.statistics import bootstrap
 from ...scores.statistics.bootstrap import LEVEL
 from ...seeds import derive
-from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
+from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Looks, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import BY, LAST_ROUND, VERSION, AnsweredImages, System
+from ..system import LAST_ROUND, VERSION, AnsweredImages, By, System
 
 FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
@@ -192,7 +192,7 @@ def frame(
     kind: CurveKind,
     system: System,
     *,
-    by: Annotated[str, BY] = "",
+    by: By = "",
     version: Annotated[str, VERSION] = "clean",
 ) -> DataFrame:
     """class, group, place, share, x, y, low, high: a line per point of each curve.
@@ -254,7 +254,7 @@ def draw(kind: CurveKind, table: DataFrame) -> Picture:
 
 def _panel(
     kind: CurveKind,
-    looks: dict[str, Look],
+    looks: Looks,
     part: DataFrame,
     axes: Axes,
 ) -> None:

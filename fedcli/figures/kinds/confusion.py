@@ -8,7 +8,7 @@ from pandas import DataFrame
 from ..drawing import Axes, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import matrix, panels, picture, titled, wide
-from ..system import BY, LAST_ROUND, VERSION, System
+from ..system import LAST_ROUND, VERSION, By, System
 
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
 ABOUT = (
@@ -20,7 +20,7 @@ ABOUT = (
 def frame(
     system: System,
     *,
-    by: Annotated[str, BY] = "",
+    by: By = "",
     version: Annotated[str, VERSION] = "clean",
 ) -> DataFrame:
     """group, true, predicted, images. Raises NothingToDraw for several labels per image."""

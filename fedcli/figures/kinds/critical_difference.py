@@ -119,13 +119,13 @@ def _panel(table: DataFrame, axes: Axes) -> None:
     ranks = table["rank"].to_numpy()
     names = [short(name) for name in table["method"]]
     bars = int(table["until"].notna().sum())
-    below = STEP * (bars + 1) + 0.4  # of the first name
+    depth = STEP * (bars + 1) + 0.4  # of the first name
     right = -(-count // 2)
-    left = count - right
+    on_left = count - right
     margin = 0.06 * (count - 1)
     axes.set_axis_off()
     limits = (count + margin, 1 - margin)
-    heights = (-below - right, 2.2)
+    heights = (-depth - right, 2.2)
     axes.set(xlim=limits, ylim=heights)
     axes.plot([1, count], [0, 0], **STEM)
     step = max(1, count // 10)
@@ -137,11 +137,10 @@ def _panel(table: DataFrame, axes: Axes) -> None:
     _critical(table.attrs["critical_difference"], count, axes)
     for position, (name, rank) in enumerate(zip(names, ranks)):
         better = position < right
-        line = position if better else left - (position - right) - 1
-        y = -below - line
+        line = position if better else on_left - (position - right) - 1
+        y = -depth - line
         edge = 1 - margin if better else count + margin
-        corners = [rank, rank, edge]
-        axes.plot(corners, [0, y, y], **STEM)
+        axes.plot([rank, rank, edge], [0, y, y], **STEM)
         words = f" {name}  {rank:.2f}" if better else f"{rank:.2f}  {name} "
         alignment = "left" if better else "right"
         axes.text(edge, y, words, ha=alignment, va="center", fontsize=8)

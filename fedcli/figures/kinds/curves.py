@@ -18,7 +18,7 @@ from pandas import DataFrame
 
 from ... import console
 from ...errors import UsageError
-from ..drawing import BAND, COLOURS, INK, Axes, Look, Panel, Picture
+from ..drawing import BAND, COLOURS, INK, Axes, Look, Looks, Panel, Picture
 from ..figure import Figure, register
 from ..series import Record, Series, heading
 from ..shapes import lines, looks_of, picture, stretch
@@ -35,7 +35,7 @@ ONE_OF_MANY: Look = {
 MEAN: Look = {"color": COLOURS[0], "linewidth": 2.4}
 MEAN_OF_ALL = "mean over clients"
 SERIES = "draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"
-Drawn = tuple[DataFrame, dict[str, Look], dict[str, Look]]  # lines, the look of each, the legend
+Drawn = tuple[DataFrame, Looks, Looks]  # lines, the look of each, the legend
 
 
 def frame(
@@ -138,7 +138,7 @@ def constants(records: list[Record]) -> dict[str, float]:
 def draw(table: DataFrame) -> Picture:
     runs = looks_of(table, "run")
     panels = []
-    legend: dict[str, Look] = {}
+    legend: Looks = {}
     for name, part in table.groupby("series", sort=False):
         unit = table.attrs["units"][name]
         draw_panel = partial(_nothing, unit)
@@ -161,7 +161,7 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels, legend, below="round")
 
 
-def _curves(part: DataFrame, runs: dict[str, Look], *, is_share: bool) -> Drawn:
+def _curves(part: DataFrame, runs: Looks, *, is_share: bool) -> Drawn:
     if len(runs) == 1:
         return _of_clients(part)
     drawn_runs = part["run"].unique()
@@ -185,7 +185,7 @@ def _of_clients(part: DataFrame) -> Drawn:
     return curves, looks_of_all, legend
 
 
-def _of_runs(part: DataFrame, runs: dict[str, Look]) -> Drawn:
+def _of_runs(part: DataFrame, runs: Looks) -> Drawn:
     """A line per run, the mean of its clients, in a band from the lowest to the highest."""
     values = part.groupby(["run", "round"], sort=False)["value"]
     table = values.agg(value="mean", low="min", high="max").reset_index()
@@ -195,7 +195,7 @@ def _of_runs(part: DataFrame, runs: dict[str, Look]) -> Drawn:
     return table.rename(columns={"run": "name"}), runs, legend
 
 
-def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
+def _extremes(part: DataFrame, runs: Looks) -> Drawn:
     """The largest and the smallest client of each run, distinguished by their markers.
 
     Long curves have few of them.
@@ -221,7 +221,7 @@ def _panel(
     unit: str,
     values: ndarray,
     part: DataFrame,
-    looks: dict[str, Look],
+    looks: Looks,
     axes: Axes,
 ) -> None:
     stretch(axes, values)

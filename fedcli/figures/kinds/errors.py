@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 from numpy import ndarray
@@ -14,7 +13,7 @@ from ...scores.scores import RunScores
 from ..drawing import ALL, Axes, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
-from ..system import BY, LAST_ROUND, AnsweredImages, System
+from ..system import LAST_ROUND, AnsweredImages, By, System
 
 CASES = 4  # of each group
 ABOUT = (
@@ -24,7 +23,7 @@ ABOUT = (
 )
 
 
-def frame(system: System, *, by: Annotated[str, BY] = "") -> DataFrame:
+def frame(system: System, *, by: By = "") -> DataFrame:
     """group, image, predicted, probability, true; attrs hold the pixels [H, W, C] of each.
 
     Raises NothingToDraw where every answer is right, and of several labels per image.

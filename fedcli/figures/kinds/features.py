@@ -56,8 +56,8 @@ def in_the_plane(table: ndarray, reduce: str, seed: int) -> ndarray:
         return _pca(centred)
     from sklearn.manifold import TSNE
 
-    most = (len(table) - 1) / 3
-    perplexity = min(PERPLEXITY, most)
+    highest = (len(table) - 1) / 3
+    perplexity = min(PERPLEXITY, highest)
     random = derive("t-SNE", seed) % 2**32
     tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=random)
     return tsne.fit_transform(centred).astype(float)

@@ -16,7 +16,7 @@ from ...metrics import title
 from ...scores.numbers import versions as in_words
 from ...scores.parts import MODELS
 from ...scores.table import Where
-from ..drawing import ALL, INK, Axes, Look, Picture, point, short
+from ..drawing import ALL, INK, Axes, Looks, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import looks_of, panels, picture, titled
 from ..system import VERSION, System, shared_attributes
@@ -123,7 +123,7 @@ def _limits(table: DataFrame) -> tuple[float, float]:
 
 
 def _panel(
-    looks: dict[str, Look],
+    looks: Looks,
     score: str,
     limits: tuple[float, float],
     part: DataFrame,

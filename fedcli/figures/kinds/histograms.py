@@ -18,7 +18,7 @@ from numpy import ndarray
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from ..drawing import Axes, Look, Panel, Picture
+from ..drawing import Axes, Look, Looks, Panel, Picture
 from ..figure import Figure, register
 from ..series import Record
 from ..shapes import looks_of
@@ -116,7 +116,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture("How steadily parameters moved", panels, legend, below=words)
 
 
-def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
+def _panel(part: DataFrame, looks: Looks, axes: Axes) -> None:
     step = 1 / part["bin"].nunique()
     width = WIDTH * step / len(looks)
     for position, (run, look) in enumerate(looks.items()):

@@ -14,7 +14,7 @@ from pandas import DataFrame
 from ...data import image_places, quality_by_site
 from ...data.quality import BINS, MEASURES, shown
 from ...data.quality_by_site import SITES
-from ..drawing import MOST_LINES, Axes, Look, Panel, Picture
+from ..drawing import MOST_LINES, Axes, Looks, Panel, Picture
 from ..figure import Figure, register
 from ..shapes import line, looks_of, picture, titled
 from .counts import dataset_of, partition_of
@@ -86,7 +86,7 @@ def draw(table: DataFrame) -> Picture:
 
 def _panel(
     part: DataFrame,
-    looks: dict[str, Look],
+    looks: Looks,
     log: bool,
     axes: Axes,
 ) -> None:

@@ -19,7 +19,7 @@ from ...metrics import title
 from ...scores.scores import RunScores
 from ...scores.statistics.significance import over_seeds
 from .. import names
-from ..drawing import Axes, Look, Panel, Picture, look, short
+from ..drawing import Axes, Look, Looks, Panel, Picture, look, short
 from ..figure import Figure, register
 from ..series import Record, option
 from ..shapes import alone, lines, picture, scaled
@@ -229,7 +229,7 @@ def draw(table: DataFrame) -> Picture:
     )
 
 
-def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
+def _panel(table: DataFrame, looks: Looks, axes: Axes) -> None:
     axes.margins(x=0.04)
     different_values = table["value"].dropna()
     tried = _ordered(list(dict.fromkeys(different_values)))

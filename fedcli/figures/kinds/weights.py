@@ -10,7 +10,7 @@ from functools import partial
 import pandas
 from pandas import DataFrame
 
-from ..drawing import MANY, Axes, Look, Picture
+from ..drawing import MANY, Axes, Look, Looks, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..series import Record
 from ..shapes import lines, panels, picture
@@ -88,7 +88,7 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, by_system, _legend(table, looks), below="round")
 
 
-def client_looks(table: DataFrame) -> dict[str, Look]:
+def client_looks(table: DataFrame) -> Looks:
     """The colour and the dashes of each client's line."""
     clients = table.groupby("client", sort=False)["corrupted"].any()
     few = len(clients) <= len(MANY)
@@ -100,7 +100,7 @@ def client_looks(table: DataFrame) -> dict[str, Look]:
     return looks
 
 
-def _legend(table: DataFrame, looks: dict[str, Look]) -> dict[str, Look]:
+def _legend(table: DataFrame, looks: Looks) -> Looks:
     """A line per client; of many, one for each kind."""
     corrupted = set(table[table["corrupted"]]["client"])
     legend = {}
@@ -118,7 +118,7 @@ def _legend(table: DataFrame, looks: dict[str, Look]) -> dict[str, Look]:
 
 
 def _panel(
-    looks: dict[str, Look],
+    looks: Looks,
     top: float,
     part: DataFrame,
     axes: Axes,

@@ -153,8 +153,8 @@ def _row(
     if any(cell.below for cell in cells):
         text = THEIRS
         if verdicts:  # 9/14: nine of fourteen agree
-            within = verdicts.count(WITHIN)
-            text += f" {within}/{len(verdicts)}"
+            agreeing = verdicts.count(WITHIN)
+            text += f" {agreeing}/{len(verdicts)}"
         below = table.Cell(text)
     return [table.Cell(line, below=below), *cells]
 

@@ -110,8 +110,8 @@ def _facts(recipe: Recipe, results: Results) -> list[str]:
     verdicts = [cell.verdict for cell in results.cells if cell.half is not None]
     agree = NONE
     if verdicts:
-        within = verdicts.count(agreement.WITHIN)
-        agree = f"{within} of {len(verdicts)}"
+        agreeing = verdicts.count(agreement.WITHIN)
+        agree = f"{agreeing} of {len(verdicts)}"
     order = NONE
     if results.orders:
         taus = [order.tau for order in results.orders]

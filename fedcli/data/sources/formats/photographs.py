@@ -311,8 +311,7 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
         raise Unreadable("in no image format that is known here, or damaged") from None
     except Image.DecompressionBombError:
         largest = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        most = f"{largest:,}"
-        raise Unreadable(f"its header says that it has more than {most} pixels") from None
+        raise Unreadable(f"its header says that it has more than {largest:,} pixels") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
             raise Unreadable(str(error)) from error

@@ -515,10 +515,10 @@ def _note_similar(name: str, values: list[str]) -> None:
         composed = unicodedata.normalize("NFC", value)
         other = spellings.setdefault("".join(composed.casefold().split()), value)
         if other != value:
-            by = "case or spaces"
+            difference = "case or spaces"
             if composed == unicodedata.normalize("NFC", other):
-                by = "how accents are encoded"
-            sentence = f"{other!r} and {value!r} differ only by {by}"
+                difference = "how accents are encoded"
+            sentence = f"{other!r} and {value!r} differ only by {difference}"
             console.say(f"{name}: {sentence}, and count as two values")
 
 

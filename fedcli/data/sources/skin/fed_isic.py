@@ -148,7 +148,7 @@ def sample(folder: Path) -> None:
 
     FLamby knows no hospital of these two.
     """
-    lines = []
+    lines: list[list] = []
     photographs: list[Photograph] = []
     for center, (prefix, labels) in PREFIXES.items():
         for label in labels:

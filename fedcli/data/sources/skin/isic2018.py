@@ -212,9 +212,9 @@ def _record(i: int) -> list:
     if name == "akiec" and k > 5:
         target = 7  # ISIC 2019's number of SCC, which some of akiec are
     fold = "test" if k in (1, 9) else "train"
-    place = PLACES[i % 7]
+    body_site = PLACES[i % 7]
     fold_and_center = f"{fold}_{center}"
-    return [*harvard, place, hospital, target, center, fold, fold_and_center]
+    return [*harvard, body_site, hospital, target, center, fold, fold_and_center]
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)
