@@ -30,9 +30,12 @@ DONE = [  # rooms that keep to the measures
     "system",
     GROUND,
 ]
-NODES_PER_STATEMENT = 9.5
-SHARE_OF_LARGE = 0.04
+NODES_PER_STATEMENT = 9.3
+NODES_PER_STATEMENT_OF_ALL = 8.5
+SHARE_OF_LARGE = 0.03
+SHARE_OF_LARGE_OF_ALL = 0.02
 NODES_PER_LINE = 7.7
+NODES_PER_LINE_OF_ALL = 6.5
 SHARE_OF_VAGUE = 0.03
 NEVER = (
     "walrus in a comprehension",
@@ -40,8 +43,9 @@ NEVER = (
     "text or list times a truth value",
     "and/or as a statement",
     "docstring without a subject",
+    "two expressions assigned on one line",
 )
-SELDOM = {"comprehension in a comprehension": 1, "two expressions assigned on one line": 2}
+SELDOM = {"comprehension in a comprehension": 1}
 TESTS = Path(__file__).parent
 OF_TESTS = [  # folders of tests whose names say what they hold
     "bench",
@@ -59,6 +63,7 @@ OF_TESTS = [  # folders of tests whose names say what they hold
     "system",
 ]
 SMALL_IN_TESTS = ["bench", "benchmarks", "federation", "io", "models", "runs", "system"]
+NODES_PER_STATEMENT_IN_TESTS = 9.5
 SHARE_OF_VAGUE_IN_TESTS = 0.1
 NESTED_IN_TESTS = 6
 
@@ -86,6 +91,14 @@ def test_statements_of_a_room_are_small(room):
     assert measures.nodes_per_line() <= NODES_PER_LINE
 
 
+def test_statements_of_the_package_are_small():
+    """A room may be denser than the whole, as where every function has a long header."""
+    measures = prose.measure(ROOT)
+    assert measures.nodes_per_statement() <= NODES_PER_STATEMENT_OF_ALL
+    assert measures.share_of_large() <= SHARE_OF_LARGE_OF_ALL
+    assert measures.nodes_per_line() <= NODES_PER_LINE_OF_ALL
+
+
 @pytest.mark.parametrize("room", DONE)
 def test_a_room_has_no_habit_that_makes_a_reader_go_back(room):
     places = measured(room).places
@@ -104,13 +117,13 @@ def test_names_in_a_room_say_what_they_hold(room):
 @pytest.mark.parametrize("folder", SMALL_IN_TESTS)
 def test_statements_of_tests_are_small(folder):
     """The other folders write out tables of cases and tensors, which are large."""
-    assert measured_tests(folder).nodes_per_statement() <= NODES_PER_STATEMENT
+    assert measured_tests(folder).nodes_per_statement() <= NODES_PER_STATEMENT_IN_TESTS
 
 
 @pytest.mark.parametrize("folder", OF_TESTS)
 def test_tests_have_no_habit_that_makes_a_reader_go_back(folder):
     places = measured_tests(folder).places
-    for habit in (*NEVER, "two expressions assigned on one line"):
+    for habit in NEVER:
         assert not places[habit], habit
     nested = places["comprehension in a comprehension"]
     assert len(nested) <= NESTED_IN_TESTS, nested

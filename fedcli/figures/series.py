@@ -249,8 +249,7 @@ def _add_unfinished(folder: Path, facts: dict[str, Any]) -> None:
     """Add what is known of an unfinished run, step by step, as each may fail."""
     settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     options = settings["options"]
-    method = options["method"]
-    facts |= {"label": method, "rounds": options["rounds"], "options": options}
+    facts |= {"label": options["method"], "rounds": options["rounds"], "options": options}
     path = folder / settings["data_path"]
     body = manifest.read(path, "partition", "corruption").body
     roster = [client["client"] for client in body["roster"]]
@@ -299,8 +298,7 @@ def _points(lines: list[Line], roster: list[str] | None) -> dict[Key, Points]:
         t = int(line["round"])
         clients = line.get("clients") or roster
         if not clients:
-            client_count = len(line["loss"])
-            clients = [f"client {k}" for k in range(client_count)]
+            clients = [f"client {k}" for k in range(len(line["loss"]))]
         for key, column in _columns(line).items():
             for client, value in zip(clients, column, strict=True):
                 points[key][client].append((t, value))

@@ -86,8 +86,7 @@ def _sums(run: runs.FinishedRun, shard: Shard) -> dict[str, Tensor]:
                 features = features.flatten(1, -2).mean(1)
             flat = features.double()  # [B, D]
             if name not in sums:
-                class_count = len(run.data.classes)
-                sums[name] = flat.new_zeros(class_count, flat.shape[1])
+                sums[name] = flat.new_zeros(len(run.data.classes), flat.shape[1])
             sums[name].index_add_(0, batch.y, flat)
     return sums
 

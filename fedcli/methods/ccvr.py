@@ -115,8 +115,7 @@ class ByVirtualFeatures(ContinuesRun, Aggregator):
             lr=self.head_lr,
         )
         index = head_index(updates.layout)  # [C, D+1]
-        flat_index = index.flatten()
-        return theta.index_copy(0, flat_index, head.flatten()), updates.base
+        return theta.index_copy(0, index.flatten(), head.flatten()), updates.base
 
     def draws(self, mean: Tensor, covariance: Tensor, seed: int) -> Tensor:
         """Virtual features [C, M, D] of the Gaussians [C, D], [C, D, D]."""

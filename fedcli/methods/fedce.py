@@ -56,15 +56,14 @@ class Contribution(Aggregator):
             client.report["validation_images"] = torch.tensor(count, device=model.device)
             if client.val is not None and count:
                 part = client.val
-        without = torch.zeros((), dtype=torch.float64, device=model.device)
+        without = model.new_zeros((), dtype=torch.float64)
         c = 1.0
         if "fedce_last" in client.memory:
             c = float(client.shared["contribution"][client.row])
         if 1 - c > 1e-9:
             # of the live net, so that a client's own batch-norm statistics stay its own
             received = model.clone()
-            last = client.memory["fedce_last"]
-            model.sub_(last, alpha=c).div_(1 - c)
+            model.sub_(client.memory["fedce_last"], alpha=c).div_(1 - c)
             without = probes.balanced_accuracy(net, client, part)
             model.copy_(received)
         client.report["without_me"] = without  # b_k

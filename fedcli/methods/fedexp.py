@@ -57,8 +57,7 @@ class Extrapolated(Aggregator):
         eta = ratio.clamp_min(1)  # Eq. 7
         memory["eta"] = eta
         if eta > 1:
-            step_size = eta.to(theta.dtype)
-            mean[moving] = theta[moving] + step_size * step
+            mean[moving] = theta[moving] + eta.to(theta.dtype) * step
         return mean, p
 
 

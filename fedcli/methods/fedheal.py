@@ -90,10 +90,9 @@ class Harmonized(Histograms, Aggregator):
         client's rounds went.
         """
         t = updates.layout.trainable
-        number_type = smallest_type(updates.rounds)
         empty = RowTable(
             (updates.roster, t),
-            number_type,
+            smallest_type(updates.rounds),
             theta.device,
         )
         rises = RowTable.of(memory.get("rises", empty))  # [N, T]

@@ -55,8 +55,7 @@ class MinNorm(Aggregator):
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         products = gram(theta, updates)  # [K, K] g_i g_j
         norms = products.diagonal().sqrt()  # [K] ||g_i||
-        inverse_norms = 1 / norms
-        inverse = torch.where(norms > 0, inverse_norms, 0.0)  # [K]
+        inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
         lambda0 = updates.base.cpu()  # [K]
         unit = inverse[:, None] * products * inverse  # [K, K] u_i u_j
         nearest = min_norm(unit.numpy(), lambda0.numpy(), self.epsilon)

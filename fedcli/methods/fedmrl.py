@@ -97,7 +97,7 @@ class FairProx(Local):
     needs_one_label = "its agents see the accuracy of one class per image"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        zero = torch.zeros((), dtype=torch.float64, device=client.theta.device)
+        zero = client.theta.new_zeros((), dtype=torch.float64)
         client.scratch["mu"] = self.proximal(client)
         for name in ("correct", "loss", "images"):
             client.scratch[name] = zero.clone()
@@ -130,8 +130,7 @@ class FairProx(Local):
         layout.grad.addcmul_(moved, mu.float())  # Eq. 3, second term
         is_right = logits.argmax(1) == batch.y
         client.scratch["correct"] += is_right.sum()
-        plain_loss = plain.detach().double()
-        client.scratch["loss"] += plain_loss * len(batch.y)
+        client.scratch["loss"] += plain.detach().double() * len(batch.y)
         client.scratch["images"] += len(batch.y)
         return supervised.detach()
 
@@ -315,7 +314,7 @@ def released_entropy(counts: Tensor) -> Tensor:
 def accuracy(net: Network, shard: Shard) -> Tensor:
     """Share of a shard's images that net gets right, in eval mode, a float64 scalar."""
     net.eval()
-    right = torch.zeros((), dtype=torch.int64, device=shard.y.device)
+    right = shard.y.new_zeros((), dtype=torch.int64)
     for batch in shard.in_order():
         is_right = net(batch.x).argmax(1) == batch.y
         right += is_right.sum()

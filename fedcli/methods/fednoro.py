@@ -186,7 +186,7 @@ def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
     """D [K], float64: the distance of noisy clients from the nearest clean one, over the largest;
     0 for clean ones.
     """
-    out = torch.zeros(len(noisy), dtype=torch.float64, device=noisy.device)
+    out = noisy.new_zeros(len(noisy), dtype=torch.float64)
     spans = updates.layout.spans.values()
     clean = updates.theta[~noisy]  # [K', P]
     for k in noisy.nonzero().flatten().tolist():

@@ -75,8 +75,7 @@ class Momentous(Perturbed):
     ) -> Tensor:
         loss = super().gradient(net, batch, client)
         grad = client.layout.grad
-        direction = client.scratch["shared"]
-        grad.mul_(self.beta).add_(direction, alpha=1 - self.beta)  # Alg. 2, v
+        grad.mul_(self.beta).add_(client.scratch["shared"], alpha=1 - self.beta)  # Alg. 2, v
         client.scratch["total"] += grad
         return loss
 

@@ -55,9 +55,8 @@ class BySignalToNoise(Aggregator):
         if name not in shard.derived:
             shard.derived[name] = self.mean_ratio(shard)
         device = shard.images.device
-        ratio = shard.derived[name]
         client.report["snr"] = torch.tensor(
-            ratio,
+            shard.derived[name],
             dtype=torch.float64,
             device=device,
         )

@@ -85,7 +85,7 @@ class NearTheMean(WithGroups):
             y = torch.zeros_like(y)
             classes = 1
         self.weigh_cells(net, client, y, classes)
-        counted = torch.ones(classes, dtype=torch.float64, device=y.device)  # [C]
+        counted = y.new_ones(classes, dtype=torch.float64)  # [C]
         if self.only >= 0:
             counted = counted * 0
             counted[self.only] = 1

@@ -121,7 +121,7 @@ class WithGroups(WeighsGroups, Local):
         losses = probes.group_losses(net, client, cells, cell_count)
         client.report["cell_counts"] = counts.view(shape)  # [G, C]
         client.report["cell_losses"] = losses.view(shape)  # [G, C]
-        ones = torch.ones(shape, dtype=torch.float64, device=cells.device)
+        ones = cells.new_ones(shape, dtype=torch.float64)
         w = client.shared.get("cell_weights", ones).flatten()
         weigh_images(client, cells, w)
 
@@ -153,7 +153,7 @@ class Minimax(WithGroups):
             groups,
             count,
         )  # [G]
-        ones = torch.ones(count, dtype=torch.float64, device=groups.device)
+        ones = groups.new_ones(count, dtype=torch.float64)
         w = client.shared.get("group_weights", ones)  # [G]
         weigh_images(client, groups, w)
 

@@ -80,7 +80,7 @@ def gram(
     """
     others = others or []
     m = len(updates.rows) + len(others)
-    total = torch.zeros(m, m, dtype=torch.float64, device=theta.device)
+    total = theta.new_zeros(m, m, dtype=torch.float64)
     columns = torch.arange(updates.layout.trainable)
     for part in columns.split(max(1, 2**22 // m)):
         first_column = int(part[0])

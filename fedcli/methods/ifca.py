@@ -138,11 +138,7 @@ class ClusterMeans(_Clusters, Aggregator):
         if self.shared == "features":
             p = updates.base
             mean = average(updates.theta, p)  # [P]
-            separate = torch.zeros(
-                len(mean),
-                dtype=torch.bool,
-                device=mean.device,
-            )  # [P]
+            separate = mean.new_zeros(len(mean), dtype=torch.bool)  # [P]
             for name in updates.layout.weights:
                 separate[updates.layout.spans[name]] = name.startswith("head.")
             models = torch.where(separate, models, mean)

@@ -148,8 +148,7 @@ class FactorMean(Aggregator):
         updates: ClientUpdates,
     ) -> Tensor:
         """The moving average [P]."""
-        rounds_before = updates.round - 1
-        keep = 0.999 * rounds_before / updates.rounds
+        keep = 0.999 * (updates.round - 1) / updates.rounds
         part = self.ema_of
         if part == "rule":
             part = "all" if self.rule == "released" else "factors"

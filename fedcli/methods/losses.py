@@ -44,8 +44,7 @@ def weighted_cross_entropy(
     log_p = logits.log_softmax(1)  # [B, C]
     w = torch.ones_like(log_p[0]) if weights is None else weights  # [C]
     true = -F.nll_loss(log_p, y, reduction="none")  # [B]
-    true_share = 1 - smoothing
-    losses = -true_share * w[y] * true  # [B]
+    losses = -(1 - smoothing) * w[y] * true  # [B]
     if smoothing:
         present = logits != -torch.inf  # [B, C]
         of_present = log_p.masked_fill(~present, 0)
@@ -78,8 +77,7 @@ def binary_cross_entropy(
         wrong = torch.sigmoid(torch.where(has, -logits, logits))  # 1 - p of what is true
         # the power has no gradient at 0 for gamma below 1
         losses = losses * wrong.clamp_min(1e-7) ** gamma
-    labelled_sums = labelled.sum(1)
-    return (losses * labelled).sum(1) / labelled_sums.clamp_min(1)
+    return (losses * labelled).sum(1) / labelled.sum(1).clamp_min(1)
 
 
 def plain_loss(logits: Tensor, y: Tensor) -> Tensor:

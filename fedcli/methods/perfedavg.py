@@ -117,12 +117,10 @@ def halves(batch: Batch) -> Iterator[Batch]:
     middle = len(batch.y) // 2
     for part in (slice(middle or 1), slice(middle, None)):
         per_image = {name: values[part] for name, values in batch.per_image.items()}
-        x = batch.x[part]
-        y = batch.y[part]
         images = replace(
             batch,
-            x=x,
-            y=y,
+            x=batch.x[part],
+            y=batch.y[part],
             at=batch.at[part],
         )
         yield replace(images, per_image=per_image)

@@ -63,7 +63,7 @@ class HighestLosses(SubsetTraining, LossBefore):
         candidates = keys.argsort(descending=True, stable=True)[:d]  # step 1
         losses = columns["loss_before"][candidates]  # [d]
         worst = losses.argsort(descending=True, stable=True)[:m]
-        trains = torch.zeros(k, dtype=torch.bool, device=rows.device)
+        trains = rows.new_zeros(k, dtype=torch.bool)
         return trains.index_fill(0, candidates[worst], True)  # step 3
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:

@@ -57,11 +57,7 @@ def balanced_accuracy(
     shard = client.shard if shard is None else shard
     if shard.multi_label:
         return _balanced_over_labels(net, shard)
-    correct = torch.zeros(
-        shard.classes,
-        dtype=torch.float64,
-        device=shard.y.device,
-    )  # [C]
+    correct = shard.y.new_zeros(shard.classes, dtype=torch.float64)  # [C]
     for batch in shard.in_order():
         right = net(batch.x).argmax(1) == batch.y  # [B]
         correct += batch.y[right].bincount(minlength=shard.classes)
@@ -73,12 +69,7 @@ def balanced_accuracy(
 
 def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
     """A label that all images or none have counts by its one rate."""
-    correct = torch.zeros(
-        2,
-        shard.classes,
-        dtype=torch.float64,
-        device=shard.y.device,
-    )  # [2, L]
+    correct = shard.y.new_zeros(2, shard.classes, dtype=torch.float64)  # [2, L]
     images = torch.zeros_like(correct)  # [2, L]
     for batch in shard.in_order():
         positive = net(batch.x) >= 0  # [B, L]
@@ -105,7 +96,7 @@ def group_losses(
     """
     net.eval()
     bins = count + 1  # the last for unknown ones
-    total = torch.zeros(bins, dtype=torch.float64, device=groups.device)
+    total = groups.new_zeros(bins, dtype=torch.float64)
     for batch in client.shard.in_order():
         losses = each_loss(net(batch.x), batch.y).double()  # [B]
         group = groups[batch.at] % bins  # [B]; -1 becomes the last
@@ -131,7 +122,7 @@ def group_predictions(
     net.eval()
     classes = client.shard.classes
     shape = count + 1, classes, classes  # the last group for unknown ones
-    total = torch.zeros(shape, dtype=torch.float64, device=groups.device)
+    total = groups.new_zeros(shape, dtype=torch.float64)
     for batch in client.shard.in_order():
         group = groups[batch.at] % (count + 1)  # [B]; -1 becomes the last
         guess = net(batch.x).argmax(1)  # [B]
@@ -151,8 +142,7 @@ def gradient(
     client.layout.zero_grad()
     total = torch.zeros((), device=client.theta.device)
     for batch in client.shard.in_order(batch_size):
-        logits = net(batch.x)
-        loss = plain_loss(logits, batch.y) / len(client.shard)
+        loss = plain_loss(net(batch.x), batch.y) / len(client.shard)
         loss.backward()
         total += loss.detach()
     gradient = client.layout.grad.clone()

@@ -66,8 +66,7 @@ class Learner:
     @classmethod
     def recall(cls, memory: Tensors, name: str) -> "Learner":
         """The learner that keep() put into memory under this name."""
-        fields = cls.__dataclass_fields__
-        parts = [memory[f"{name}_{field}"].cpu() for field in fields]
+        parts = [memory[f"{name}_{field}"].cpu() for field in cls.__dataclass_fields__]
         return cls(*parts)
 
     def keep(self, memory: Tensors, name: str) -> None:
@@ -307,11 +306,10 @@ def next_actions(
         memory["qmix_target"] = learner.weights.clone()
     epsilon = exploration(now.round, now.rounds, now.warmup)
     event = derive("epsilon", now.seed, now.round)
-    last_actions = actions[-1]
     chosen = agents.choose(
         learner.weights,
         state,
-        last_actions,
+        actions[-1],
         epsilon=epsilon,
         seed=event,
     )

@@ -113,8 +113,7 @@ class Krum(Aggregator):
         count = k - f if self.several else 1
         chosen = scores.argsort(stable=True)[:count]
         weights = torch.zeros_like(updates.base)  # [K]
-        chosen_rows = chosen.to(weights.device)
-        weights[chosen_rows] = 1 / len(chosen)
+        weights[chosen.to(weights.device)] = 1 / len(chosen)
         return average(updates.theta, weights), weights
 
 
@@ -140,8 +139,7 @@ class GeometricMedian(Aggregator):
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
         for _ in range(self.iterations):
             inner = products @ weights  # [K]
-            mean_squared = weights @ inner
-            squared = products.diagonal() - 2 * inner + mean_squared
+            squared = products.diagonal() - 2 * inner + weights @ inner
             distances = squared.clamp_min(0).sqrt()  # [K] ||z - theta_k||
             beta = p / distances.clamp_min(self.smallest)  # Alg. 2
             weights = beta / beta.sum()
@@ -165,8 +163,7 @@ class NormClipping(Aggregator):
         norms = norms.to(updates.base.device)
         longest = self.norm or norms.quantile(0.5)
         # [K] 1 / max(1, ||D_k|| / M), section 4
-        shorter = longest / norms
-        factors = torch.where(norms > longest, shorter, 1.0)
+        factors = torch.where(norms > longest, longest / norms, 1.0)
         moved = updates.base * factors  # [K]
         out = average(updates.theta, updates.base)  # [P], of which the buffers stay
         out[: updates.layout.trainable] = moved_towards(theta, updates, moved)

@@ -54,7 +54,7 @@ def projection(
 def sketch(x: Tensor, bucket: Tensor, sign: Tensor) -> Tensor:
     """x [T] as float64 [min(T, WIDTH)]."""
     size = min(len(x), WIDTH)
-    short = torch.zeros(size, dtype=torch.float64, device=x.device)
+    short = x.new_zeros(size, dtype=torch.float64)
     return short.index_add_(0, bucket, x.double() * sign)
 
 

@@ -225,14 +225,17 @@ def _cell(
     title = ""
     if len(recipe.chains) > 1:
         title = data.title or name
+    chain = tuple(STAGES[stage].from_flags(stages[stage]) for stage in made_by)
+    training = TrainOptions.from_flags(stages["train"])
+    evaluation = EvaluateOptions.from_flags(stages["evaluate"])
     return RecipeCell(
         row=row.name,
         data=name,
         title=title,
         seed=seed,
-        chain=tuple(STAGES[stage].from_flags(stages[stage]) for stage in made_by),
-        train=TrainOptions.from_flags(stages["train"]),
-        evaluate=EvaluateOptions.from_flags(stages["evaluate"]),
+        chain=chain,
+        train=training,
+        evaluate=evaluation,
     )
 
 
@@ -352,8 +355,7 @@ def chosen(cells: list[RecipeCell], only: list[str]) -> list[RecipeCell]:
     matching = [cell for cell in cells if _matches(cell, texts, rows)]
     if not matching:
         names = " or ".join(repr(text) for text in only)
-        first_name = cells[0].name
-        raise NoCellError(f"no cell is called {names}", f"the first is {first_name!r}")
+        raise NoCellError(f"no cell is called {names}", f"the first is {cells[0].name!r}")
     return matching
 
 

@@ -268,10 +268,12 @@ def _marked(
     """
     recipe = findings.recipe
     cells = [_cell(findings, row, column) for row in rows]
+    personal = {i for i, row in enumerate(rows) if row.name in recipe.personal}
+    score = score_tested(column) if by_tests else None
     tested = _Tested(
         leads=leads,
-        score=score_tested(column) if by_tests else None,
-        personal={i for i, row in enumerate(rows) if row.name in recipe.personal},
+        score=score,
+        personal=personal,
         compared=sum(cell.number is not None for cell in cells) - 1,
     )
     marked: Sequence[table.Cell] = cells
@@ -284,10 +286,13 @@ def _marked(
         )
     stuck = _at_chance(findings, rows, column)
     best = [row.name for row, cell in zip(rows, marked, strict=True) if cell.best]
+    leading = [name for name in best if name not in stuck]
+    doubtful = [row.name for row, cell in zip(rows, cells, strict=True) if cell.doubtful]
+    all_tested = bool(tested.answers) and None not in tested.answers
     return Marked(
-        best=[name for name in best if name not in stuck],
-        doubtful=[row.name for row, cell in zip(rows, cells, strict=True) if cell.doubtful],
-        tested=bool(tested.answers) and None not in tested.answers,
+        best=leading,
+        doubtful=doubtful,
+        tested=all_tested,
     )
 
 
@@ -372,13 +377,14 @@ def _tests(
     systems: dict[str, Sequence[Scored]] = {}
     for name, paths in paths_by_row.items():
         systems[name] = [findings.runs[path] for path in paths]
+    compared = order(systems, reference, score.metric, score.version)
     return Tests(
         data=data,
         title=title,
         version=score.version,
         metric=score.metric,
         reference=reference,
-        rows=order(systems, reference, score.metric, score.version),
+        rows=compared,
     )
 
 

@@ -30,8 +30,7 @@ def placed(where: str) -> Iterator[None]:
 def one_of(title: str, word: str, names: Collection[str]) -> str:
     """The word, if it is one of the names. Raises UsageError."""
     if word not in names:
-        name_hint = nearest(word, names)
-        raise UsageError(f"{title} {word!r} is unknown", name_hint)
+        raise UsageError(f"{title} {word!r} is unknown", nearest(word, names))
     return word
 
 

@@ -148,11 +148,13 @@ def forecast(
         if kind in seconds_of_image or kind not in measured:
             seconds = seconds_of_image.get(kind, mean)
             seconds_of_cell.append(seconds * images(training.source))
+    peaks = [measurement.peak_bytes for measurement in estimates.values()]
+    free = [measurement.free_bytes for measurement in estimates.values()]
     return Forecast(
         cells=len(seconds_of_cell),
         seconds=sum(seconds_of_cell),
-        bytes=max((measurement.peak_bytes for measurement in estimates.values()), default=0),
-        free=min((measurement.free_bytes for measurement in estimates.values()), default=0),
+        bytes=max(peaks, default=0),
+        free=min(free, default=0),
         kinds=(len(kinds), len(measured)),
     )
 

@@ -168,8 +168,7 @@ def make_data(cells: list[RecipeCell], workplace: Place) -> Sources:
         hints = [fault.hint for fault in faults.values()]
         raise FedcliError("; ".join(faults), hints[0])
     for fault in faults.values():
-        failed_cell = fault.cell.name
-        console.fail(f"data of {failed_cell}: {fault.sentence}", fault.hint)
+        console.fail(f"data of {fault.cell.name}: {fault.sentence}", fault.hint)
     return sources
 
 
@@ -213,8 +212,7 @@ def run(
         played[outcome.cell] = outcome
     board.look()
     if not shared.wait and (len(board.ended) < len(shared.cells) or not shared.joins()):
-        ended_count = len(board.ended)
-        _say_unfinished(len(played), ended_count, len(shared.cells))
+        _say_unfinished(len(played), len(board.ended), len(shared.cells))
         refuse_failed(list(played.values()), "cell", "cells")
         return None
     failed = [outcome for outcome in board.ended.values() if not outcome.scores]
@@ -365,8 +363,7 @@ def _one_by_one(
             continue
         cell, source = task
         report = partial(board.played_round, cell)
-        first_device = workplace.devices[0]
-        yield board.end(_play(cell, source, workplace, first_device, report))
+        yield board.end(_play(cell, source, workplace, workplace.devices[0], report))
 
 
 def _side_by_side(

@@ -218,15 +218,17 @@ def illustrate(
     unwritten = (
         f"report.html is missing from {folder}, which has results.json, table.md and the pictures"
     )
+    tables = [*beside.main(results, "Bold"), *beside.compared(results), beside.ran(results)]
+    paths = [(title, folder / name) for title, name in titles]
     options = page.PageOptions(
         title=results.title,
         notes=results.notes,
         at=results.at,
         spread=results.spread,
-        tables=[*beside.main(results, "Bold"), *beside.compared(results), beside.ran(results)],
+        tables=tables,
         findings=beside.findings(results),
         tests=beside.tests(results)[1],
-        pictures=[(title, folder / name) for title, name in titles],
+        pictures=paths,
         clocks=False,  # equal scores, equal bytes
     )
     with _explained(unwritten), console.muted():  # its remarks stand on the page

@@ -211,11 +211,10 @@ def _method(name: str, facts: Facts) -> Any:
             passes = None
         elif passes is not None:
             passes.append(half["passes"])
-    local = SimpleNamespace(model=method["network"])
     return SimpleNamespace(
         settings=options,
         default_training=method["training"],
-        local=local,
+        local=SimpleNamespace(model=method["network"]),
         passes=passes,
     )
 
@@ -260,8 +259,7 @@ def _trained(prepare: Any, partition: Any) -> float:
     else:
         count *= 1 - (prepare.test or TEST)
     if partition.portion:
-        groupings = described["attributes"]
-        sites = max(len(groupings.get(name, [0])) for name in partition.by)
+        sites = max(len(described["attributes"].get(name, [0])) for name in partition.by)
         clients_of_data = partition.portion * _clients(prepare, partition)
         count *= clients_of_data / sites
     return count * (1 - partition.val)
@@ -279,8 +277,7 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
         card(prepare.name)["channels"],
     )
     if network is None:
-        side = _side(prepare)
-        plan.unknown.add(f"{train.model} at {side} pixels")
+        plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
         return None
     if not _images(prepare):
         return None
@@ -299,12 +296,15 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
     visits = images * train.epochs
     model = network["parameters"] * FLOAT
     activations = 2 * train.batch_size * network["kept"]
+    full_batches = visits / train.batch_size
+    part_batches = clients * train.rounds * train.epochs / 2
+    kept_models = (clients + KEPT) * model
     return TrainingCost(
         visits=visits,
-        steps=visits / train.batch_size + clients * train.rounds * train.epochs / 2,
+        steps=full_batches + part_batches,
         operations=images * operations,
         traffic=images * traffic,
-        memory=PROCESS + _pool(prepare) + activations + (clients + KEPT) * model,
+        memory=PROCESS + _pool(prepare) + activations + kept_models,
         disk=KEPT * model,
     )
 

@@ -447,8 +447,7 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
     try:
         published = shape.read(shape.Published, body)
     except UsageError as error:
-        number_hint = f"write {PUBLISHED}"
-        raise UsageError(f"{file}: {error.sentence}", number_hint) from None
+        raise UsageError(f"{file}: {error.sentence}", f"write {PUBLISHED}") from None
     columns = {column.name: column for column in recipe.columns}
     row_names = [row.name for row in recipe.rows]
     digits_of_column: dict[str, int] = {}  # behind the point

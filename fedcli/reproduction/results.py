@@ -51,6 +51,9 @@ def collect(
     title = _title(recipe, outcomes, scale)
     if any(run.scores.sample for run in runs.values()):
         title = f"SYNTHETIC data: {title}"
+    seeds = sorted({outcome.cell.seed for outcome in outcomes})
+    statistics = [] if scale == "smoke" else list(tests(findings))
+    all_marks = marks(findings, tested_rows, tested=scale != "smoke")
     results = Results(
         recipe=recipe.name,
         title=title,
@@ -59,13 +62,13 @@ def collect(
         at=recipe.at,
         spread=recipe.spread,
         reference=recipe.reference,
-        seeds=sorted({outcome.cell.seed for outcome in outcomes}),
+        seeds=seeds,
         columns=list(recipe.columns),
         rows=rows,
         left_out=list(left_out),
         failed=_failed(outcomes),
-        statistics=[] if scale == "smoke" else list(tests(findings)),
-        marks=marks(findings, tested_rows, tested=scale != "smoke"),
+        statistics=statistics,
+        marks=all_marks,
         layout=recipe.layout,
         chosen=chosen,
     )
@@ -198,13 +201,14 @@ def _row(
         path = outcome.path.resolve().relative_to(work.resolve())
         cell_name = f"{outcome.cell.data}, seed {outcome.cell.seed}"
         paths[cell_name] = path.as_posix()
+    warnings = sorted({run.warning for run in scores if run.warning})
     return ResultRow(
         name=name,
         label=scores[0].label if scores else None,
         rule=scores[0].rule if scores else None,
         command=_command(outcomes),
         holes=_holes(numbers, outcomes),
-        warnings=sorted({run.warning for run in scores if run.warning}),
+        warnings=warnings,
         chance=chance_of(findings, name),
         cells=cells,
         scores=paths,
@@ -291,6 +295,5 @@ def _on_scale(recipe: Recipe, results: Results) -> list[str]:
     if len(results.seeds) < len(recipe.seeds):
         word = "Seeds" if len(results.seeds) > 1 else "Seed"
         seeds = ", ".join(str(seed) for seed in results.seeds)
-        recipe_seeds = len(recipe.seeds)
-        return [f"{word} {seeds} of the recipe's {recipe_seeds}."]
+        return [f"{word} {seeds} of the recipe's {len(recipe.seeds)}."]
     return []

@@ -120,11 +120,10 @@ class Shared(AbstractContextManager["Shared"]):
             path = outcome.scores.resolve().relative_to(self.work.resolve())
             end = {"scores": path.as_posix()}
         else:
-            ended_at = str(time.time_ns())
             end = {
                 "failed": outcome.sentence,
                 "hint": outcome.hint,
-                "at": ended_at,
+                "at": str(time.time_ns()),
             }
         line = json.dumps(end, ensure_ascii=False)
         write_text(self._path(outcome.cell), line + "\n")
@@ -264,8 +263,7 @@ class Board:
     @property
     def count(self) -> str:
         """The number of cells that have ended."""
-        total = len(self.shared.cells)
-        return f"[{len(self.ended)}/{total}]"
+        return f"[{len(self.ended)}/{len(self.shared.cells)}]"
 
     @property
     def rest(self) -> str:

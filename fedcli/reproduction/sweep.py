@@ -444,8 +444,7 @@ def _held_out_row(
     for name in names:
         of_site = by_site.get(name)
         if of_site:
-            is_doubtful = bool(of_site.small)
-            row.append(table.percent(of_site.last, doubtful=is_doubtful))
+            row.append(table.percent(of_site.last, doubtful=bool(of_site.small)))
         else:
             row.append(table.Cell())
     return row

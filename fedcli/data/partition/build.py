@@ -56,10 +56,9 @@ def make_partition(
     dataset = manifest.find(dataset, "dataset")
     body = manifest.verify(dataset, "dataset").body
     scheme.check(body)
-    recorded = scheme.recorded(body)
     options = {
         "scheme": scheme.name,
-        **recorded,
+        **scheme.recorded(body),
         "val": val,
         "minimum": minimum,
         "seed": seed,
@@ -169,8 +168,7 @@ def _write(
         body["task"] = labels.MULTI_LABEL
     body["dataset"] = dataset["name"]
     body["scheme"] = scheme.name
-    entries = [_roster_entry(pool, name, parts, classes) for name, parts in rows.items()]
-    body["roster"] = entries
+    body["roster"] = [_roster_entry(pool, name, parts, classes) for name, parts in rows.items()]
     body["corrupted_last"] = None
     train_count = int((pool.split == TRAIN).sum())
     rows_of_all = np.unique(np.concatenate(owned))
@@ -208,10 +206,9 @@ def _rows_by_client(
         labels_of_client = single[owned]
         validates = hold_out(labels_of_client, numbers[owned], options["val"], rng)
         test = test_rows if is_alone else division.test.get(name, owned[:0])
-        val = owned[validates]
         rows[name] = {
             "train": owned[~validates],
-            "val": val,
+            "val": owned[validates],
             "test": test,
         }
     return rows

@@ -329,8 +329,7 @@ class FromFile(Scheme):
         name = self.clients_file.name
         if unknown:
             images = counted(len(unknown), "image", "images")
-            first_unknown = unknown[0]
-            console.say(f"{name} names {images} that the dataset does not have: {first_unknown}")
+            console.say(f"{name} names {images} that the dataset does not have: {unknown[0]}")
         if absent:
             clients = counted(len(absent), "client", "clients")
             verb = "is" if len(absent) == 1 else "are"

@@ -198,6 +198,5 @@ def _whole_table(
         dealt = whole.sum(1)
         still_due = running_total[:, c] - dealt
         lacking = np.maximum(still_due, 1e-9)
-        room = sizes - dealt
-        whole[:, c] = _whole(lacking, count, room)
+        whole[:, c] = _whole(lacking, count, sizes - dealt)
     return whole

@@ -300,8 +300,7 @@ def by_owner(owner: ndarray, clients: int) -> list[ndarray]:
     order = np.argsort(owner, kind="stable")
     clients_and_end = np.arange(clients + 1)
     ends = np.searchsorted(owner[order], clients_and_end)
-    bounds = pairwise(ends)
-    return [order[a:b] for a, b in bounds]
+    return [order[a:b] for a, b in pairwise(ends)]
 
 
 def even_steps(count: int, rng: np.random.Generator) -> ndarray:

@@ -58,11 +58,10 @@ def sites_of(
     for attribute in attributes:
         column = groups[attribute]
         is_unknown = (sites < 0) | (column < 0)
-        values_count = len(values[attribute])
         sites = np.where(
             is_unknown,
             -1,
-            sites * values_count + column,
+            sites * len(values[attribute]) + column,
         )
         names = _combined(names, values[attribute])
     return sites, names
@@ -159,8 +158,7 @@ class Shares(Counted):
             rows = _rotations(rows[0])
         columns = zip(*rows, strict=True)
         for value, column in zip(values, columns, strict=True):
-            smallest = min(column)
-            if not smallest >= 0 or abs(sum(column) - 1) > 1e-6:
+            if not min(column) >= 0 or abs(sum(column) - 1) > 1e-6:
                 shares = ", ".join(map(str, column))
                 must = "they must be at least 0 and sum to 1"
                 raise UsageError(f"the shares of {value!r} are {shares}: {must}", hint)

@@ -337,7 +337,8 @@ def sample(folder: Path) -> None:
         for n, label in enumerate(labels):
             digit = int(label)
             image = picture(f"syn-{syn}-{n}", digit, height=24, width=24)
-            path = folder / "syn" / syn / str(label) / f"{label}_{n:05d}.jpg"
+            digit_folder = folder / "syn" / syn / str(label)
+            path = digit_folder / f"{label}_{n:05d}.jpg"
             save(path, image)
 
 

@@ -259,11 +259,9 @@ def _classes(
     if names is None:
         return [f"class-{label}" for label in range(count)]
     if task and count != len(names):
-        expected = len(names)
-        raise FedcliError(f"{path} has {count} labels per image, expected {expected}", HINT)
+        raise FedcliError(f"{path} has {count} labels per image, expected {len(names)}", HINT)
     if count > len(names):
-        name_count = len(names)
-        sentence = f"{path} has the label {count - 1}, but only {name_count} classes"
+        sentence = f"{path} has the label {count - 1}, but only {len(names)} classes"
         raise FedcliError(sentence, f"rename the file if it is not {set_name}")
     return names
 

@@ -68,8 +68,7 @@ def rows(raw: Path | None, choices: PrepareOptions) -> Listing:
     groups = {name: _deal(name, labels, choices.seed) for name in SHARES}
     images = []
     for p in range(PATIENTS):
-        group_values = groups.items()
-        codes = {name: int(values[p]) for name, values in group_values}
+        codes = {name: int(values[p]) for name, values in groups.items()}
         for s in range(SLICES):
             label = int(labels[p])
             patient = f"patient-{p:04d}"
@@ -190,8 +189,12 @@ def _texture(size: int, waves: int, rng: Generator) -> ndarray:
     share = positions % 1
     share = share * share * (3 - 2 * share)
     rest = 1 - share
-    lines = coarse[low] * rest[:, None] + coarse[low + 1] * share[:, None]  # [size, waves + 2]
-    return 1.4 * (lines[:, low] * rest + lines[:, low + 1] * share)
+    upper_part = coarse[low] * rest[:, None]
+    lower_part = coarse[low + 1] * share[:, None]
+    lines = upper_part + lower_part  # [size, waves + 2]
+    left_part = lines[:, low] * rest
+    right_part = lines[:, low + 1] * share
+    return 1.4 * (left_part + right_part)
 
 
 def _bleed(kind: str, plane: Plane, rng: Generator) -> ndarray:

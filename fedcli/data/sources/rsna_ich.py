@@ -224,7 +224,8 @@ def _head(slice_id: str, label: int) -> ndarray:
     head = np.full((SIDE, SIDE), AIR)
     image = scan(slice_id, label, height=SIDE, width=SIDE).astype(int)
     brain = image * 80 // 255
-    head[4:-4, 4:-4] = brain[4:-4, 4:-4]
+    inside = slice(4, -4)
+    head[inside, inside] = brain[inside, inside]
     return head
 
 

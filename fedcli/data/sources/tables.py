@@ -96,8 +96,7 @@ def _check_columns(
 ) -> None:
     missing = [column for column in columns if column not in table]
     if missing:
-        columns_missing = lacking(missing)
-        raise FedcliError(f"{path} has {columns_missing}", _columns_of(table))
+        raise FedcliError(f"{path} has {lacking(missing)}", _columns_of(table))
 
 
 def _columns_of(table: DataFrame) -> str:
@@ -206,8 +205,7 @@ def _uneven(
     head: Sequence[str],
 ) -> FedcliError:
     cells = counted(len(line), "cell", "cells")
-    expected = len(head)
-    return FedcliError(f"{path}: {text!r} has {cells}, not {expected}", CORRECT)
+    return FedcliError(f"{path}: {text!r} has {cells}, not {len(head)}", CORRECT)
 
 
 def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:

@@ -216,11 +216,10 @@ def frame(
     members = images.members(by)
     sizes = {name: len(rows) for name, _, rows in members}
     title = system.heading(kind.title, by, version)
-    caption = _caption(kind, images, by)
     return titled(
         table,
         title,
-        caption,
+        _caption(kind, images, by),
         len(images.ids),
         sizes=sizes,
     )

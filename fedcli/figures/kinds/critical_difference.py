@@ -53,8 +53,7 @@ def frame(
     if len(images) < 2 or len(scores) < 2:
         sentence = f"no two methods have {title(metric)} once on each of two datasets or more"
         raise NothingToDraw(sentence, "give runs of the same methods on several datasets")
-    image_count = sum(images.values())
-    return of_scores(metric, scores, lower=is_lower(where), images=image_count)
+    return of_scores(metric, scores, lower=is_lower(where), images=sum(images.values()))
 
 
 def of_scores(

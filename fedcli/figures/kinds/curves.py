@@ -68,8 +68,7 @@ def frame(
             titles[name] += " (each method's own)"
         if recorded[name].kind == "weights":
             shares.append(name)
-    heading_of_records = heading(records)
-    table.attrs |= {"title": heading_of_records, "titles": titles, "units": units, "shares": shares}
+    table.attrs |= {"title": heading(records), "titles": titles, "units": units, "shares": shares}
     return table
 
 

@@ -89,8 +89,7 @@ def _lines(systems: Sequence[System], where: Where) -> Iterator[tuple]:
         if score and np.isfinite(value):
             group = where.group or ALL
             identity = where.version, system.name, system.place, where.attribute, group
-            is_small = bool(score.small)
-            yield *identity, score.count, is_small, value, *system.bounds(where)
+            yield *identity, score.count, bool(score.small), value, *system.bounds(where)
 
 
 def draw(table: DataFrame) -> Picture:

@@ -66,8 +66,7 @@ def _extremes(measured: Any) -> list[tuple[str, ndarray]]:
             files.append(measured.files[position])
             value = shown(values[position])
             size = f"{value} {measure.unit}"
-            name = names[position]
-            texts.append(f"{end} {measure.title}\n{name}\n{size}")
+            texts.append(f"{end} {measure.title}\n{names[position]}\n{size}")
     return list(zip(texts, image_places.pixels(files), strict=True))
 
 

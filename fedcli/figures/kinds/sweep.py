@@ -256,10 +256,9 @@ def _panel(table: DataFrame, looks: Looks, axes: Axes) -> None:
     for name, curve in swept.groupby("system", sort=False):
         has_width = np.isfinite(curve["low"].to_numpy())
         bars = curve[alone(has_width)]  # whose band has no width
-        bar_colour = looks[name]["color"]
         whiskers = {
             "fmt": "none",
-            "ecolor": bar_colour,
+            "ecolor": looks[name]["color"],
             "elinewidth": 1.2,
             "alpha": 0.6,
         }

@@ -139,9 +139,7 @@ def orders(results: Results) -> Iterator[Order]:
             continue
         order = tau_b(ours, theirs, column.name)
         if order:
-            tau = order[0]
-            p = order[1]
-            yield Order(column=column.name, rows=len(ours), tau=tau, p=p)
+            yield Order(column=column.name, rows=len(ours), tau=order[0], p=order[1])
 
 
 def sentences(several: Sequence[Results]) -> list[str]:

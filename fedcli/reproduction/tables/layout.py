@@ -192,12 +192,11 @@ def _cell(results: Results, spot: Spot) -> table.Cell:
         return ours
     unit_digits = UNITS[spot.column.unit][2]
     digits = min(cell.published.digits, unit_digits)
-    column_sign = sign(spot.column)
     theirs = table.number(
         cell.published.mean,
         cell.published.std,
         digits=digits,
-        sign=column_sign,
+        sign=sign(spot.column),
     )
     if cell.verdict == OUTSIDE:
         theirs = replace(theirs, text=FAR + theirs.text)

@@ -179,11 +179,13 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
 
 def _section(part: Rebuilt, results: Results) -> Section:
     paths = {name: part.folder / Path(file).name for name, file in results.pictures.items()}
+    tables = [*beside.main(results, "Bold"), *beside.compared(results)]
+    drawn = [(name, path) for name, path in paths.items() if path.is_file()]
     return Section(
         part.recipe.name,
         part.name,
-        [*beside.main(results, "Bold"), *beside.compared(results)],
-        page.pictures([(name, path) for name, path in paths.items() if path.is_file()]),
+        tables,
+        page.pictures(drawn),
         findings=beside.findings(results),
         folded=[beside.ran(results)],
         closed=True,

@@ -106,9 +106,8 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         patients_of_site = site + "-" + images.patient
         facts.append(images.assign(site=site, patient=patients_of_site))
         tables |= {path.relative_to(raw).as_posix() for path in download.tables}
-    all_facts = concat(facts)
     listing = listed(
-        all_facts,
+        concat(facts),
         ATTRIBUTES,
         sorted(tables),
         patient="patient_id",
@@ -180,12 +179,13 @@ def _chexpert_facts(table: DataFrame) -> DataFrame:
     patients = names.str.extract(f"({PATIENT.pattern})", expand=False)
     years = to_numeric(table.Age, errors="coerce")  # one text in the column makes texts of all
     years = years.replace(0, -1)  # a few images have the age 0, which no patient here can have
+    views = table["Frontal/Lateral"].map({"Frontal": "frontal"})
     return table.assign(
         name=names,
         id="chexpert/" + names.str.removesuffix(".jpg"),
         patient=patients.fillna(names),
         label=table[LABEL],
-        view=table["Frontal/Lateral"].map({"Frontal": "frontal"}),
+        view=views,
         gender=_sex(table.Sex),
         age=_ages(years),
         race="",
@@ -241,12 +241,13 @@ def _mimic_facts(table: DataFrame) -> DataFrame:
     studies = patient + "/s" + table.study_id.astype(str)
     prefixes = patient.str[:3]
     folders = "files/" + prefixes + "/" + studies + "/"
+    is_frontal = table.ViewPosition.isin(FRONTAL)
     return table.assign(
         name=folders + table.dicom_id + ".jpg",
         id="mimic/" + table.dicom_id,
         patient=patient,
         label=table[LABEL],
-        view=np.where(table.ViewPosition.isin(FRONTAL), "frontal", ""),
+        view=np.where(is_frontal, "frontal", ""),
         test=table.split == "test",
         race="",
         gender="",
@@ -275,9 +276,10 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
     table = concat([train.assign(test=False), test.assign(test=True)], ignore_index=True)
     check_once(paths[1], table.filename, AGAIN)
     patients = table.filename.str.findall(PATIENT).str[-1]
+    stems = table.filename.str.rpartition(".")[0]
     table = table.assign(
         name=table.filename,
-        id=f"{site}/" + table.filename.str.rpartition(".")[0],
+        id=f"{site}/" + stems,
         patient=patients.fillna(table.filename),
         label=table.disease_label,
         view="frontal",
@@ -295,8 +297,7 @@ def _home(root: Path, site: str, name: str, spellings: Sequence[str]) -> Path:
         if present(root / home, spellings):
             return root / home
     hint = f"put the download into {homes[0]}/, or link it there; see fedcli datasets fedchexmimic"
-    homes_text = ", ".join(homes)
-    raise FedcliError(f"{root} has no {name} in any of {homes_text}", hint)
+    raise FedcliError(f"{root} has no {name} in any of {', '.join(homes)}", hint)
 
 
 def _joined(home: Path, root: Path, name: str) -> str:

@@ -52,21 +52,22 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     labels = {str(label): label for label in range(len(classes))}
     usable = grades.why == ""
     hint = f"expected 0 to {len(classes) - 1}"
-    usable_names = grades.id_code[usable]
-    usable_grades = grade[usable]
     check_values(
         raw / TABLE,
-        usable_names,
-        usable_grades,
+        grades.id_code[usable],
+        grade[usable],
         list(labels),
         hint,
         "grade",
     )
+    image_labels = [labels.get(text, -1) for text in grade]
+    stems = [Path(name).stem for name in grades.id_code]
+    shown_names = grades.file.fillna(grades.id_code)
     facts = grades.assign(
-        label=[labels.get(text, -1) for text in grade],
+        label=image_labels,
         patient=keys.map(_patients(raw / PAIRS)),
-        id=[Path(name).stem for name in grades.id_code],
-        name=grades.file.fillna(grades.id_code),
+        id=stems,
+        name=shown_names,
     )
     tables = [name for name in (TABLE, PAIRS) if (raw / name).is_file()]
     listing = replace(listed(facts, {}, tables, patient="patient"), classes=classes)

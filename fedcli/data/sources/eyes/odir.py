@@ -89,10 +89,12 @@ def _eye(people: DataFrame, eye: str, files: dict[str, str]) -> DataFrame:
     keywords = typed.str.strip().str.lower()
     is_other = keywords.isin(NO_FUNDUS) & names.isin(files)
     images = names.map(files)
+    reasons = ("no fundus: " + keywords).where(is_other, "")
+    stems = names.map(lambda name: Path(name).stem)
     facts = {
-        "id": names.map(lambda name: Path(name).stem),
+        "id": stems,
         "file": images,
-        "why": ("no fundus: " + keywords).where(is_other, ""),
+        "why": reasons,
         "label": people.label,
         "patient": people.ID,
         "age": people.age,

@@ -215,8 +215,7 @@ def _cell(
                 return _rows_of(path, process, stamp, group)[position]
             position -= count
     except (ValueError, IndexError) as error:  # pyarrow's are ValueErrors
-        reason = _short(error)
-        raise Unreadable(f"{type(error).__name__}: {reason}") from error
+        raise Unreadable(f"{type(error).__name__}: {_short(error)}") from error
     raise Unreadable("is not there")
 
 

@@ -58,8 +58,7 @@ def read(path: Path) -> list[list[str]]:
     except Exception as error:  # broken workbooks raise KeyError, ValueError and more
         raise FedcliError(f"{path} is not a readable Excel workbook: {error}", AS_CSV) from None
     if len(names) > 1:
-        count = len(names)
-        console.say(f"{path.name}: the sheet {names[0]!r} is read, the first of {count}")
+        console.say(f"{path.name}: the sheet {names[0]!r} is read, the first of {len(names)}")
     return rows
 
 

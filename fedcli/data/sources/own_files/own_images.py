@@ -166,8 +166,7 @@ def _from_packed(
     missing = [name for name in columns if name not in table]
     if missing:
         names = ", ".join(name for name in table if name != packed.AT)[:200]
-        columns_missing = lacking(missing)
-        raise FedcliError(f"{path} has {columns_missing}, only {names}", NAMING)
+        raise FedcliError(f"{path} has {lacking(missing)}, only {names}", NAMING)
     table = own_columns.renamed(table, options)
     unlabelled = without_label(table, labels)
     unlabelled_images = table[packed.AT][unlabelled]

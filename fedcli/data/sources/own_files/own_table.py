@@ -264,8 +264,7 @@ def _read(
         if name not in head:
             missing.append(name)
     if missing:
-        columns_missing = lacking(missing)
-        sentence = f"{path} has {columns_missing}, only {', '.join(head)}"
+        sentence = f"{path} has {lacking(missing)}, only {', '.join(head)}"
         raise FedcliError(sentence, _meant(missing, head) + NAMING)
     for name in people:
         if "/" in name or "*" in name:  # that crosses attributes, as in sex*age
@@ -408,8 +407,7 @@ def _check_groups(values: set[str], name: str, path: Path) -> None:
     if len(values) > GROUPS:
         limit = f"an attribute has at most {GROUPS}"
         hint = f"{limit}; ages in years: --age {name}; put others into bands"
-        count = len(values)
-        raise FedcliError(f"{path}: the column {name!r} has {count} values", hint)
+        raise FedcliError(f"{path}: the column {name!r} has {len(values)} values", hint)
 
 
 def _check_length(names: Iterable[str], noun: str, path: Path) -> None:
@@ -548,8 +546,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if is_numeric:
         _check_no_measurements(classes, len(labels), path)
     if len(classes) > CLASSES:
-        expected = len(labels)
-        sentence = f"{path} has {len(classes)} classes for {expected} images"
+        sentence = f"{path} has {len(classes)} classes for {len(labels)} images"
         raise FedcliError(sentence, "is --label-column the right one?")
     if len(classes) == len(labels) > ALONE:
         hint = "a class needs several images; is --label-column the right one?"

@@ -47,10 +47,12 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     why = "its table calls it " + kinds + ", not benign or malignant"
     why = why.where(~images.kind.isin(CLASSES), "")
     why = why.where(images.image.isin(files), "listed, and in none of the image folders")
+    labels = [place(kind, CLASSES) for kind in images.kind]
+    paths_of_images = images.image.map(files)
     facts = images.assign(
         id=images.image,
-        label=[place(kind, CLASSES) for kind in images.kind],
-        file=images.image.map(files),
+        label=labels,
+        file=paths_of_images,
         name=images.image + ".jpg",
         why=why,
     )
@@ -177,8 +179,7 @@ def _write(
         lesion = f"IL_{i - 1 if k == 1 else i:07d}"
         if k == 6:
             lesion = ""
-        kind = kinds[label]
-        lines.append([image, owner, "CC-BY-NC", age, sex, kind, lesion])
+        lines.append([image, owner, "CC-BY-NC", age, sex, kinds[label], lesion])
     lines[-1][5] = "Indeterminate"
     table(folder / "metadata.csv", [*HEAD, column, "lesion_id"], lines)
 

@@ -49,10 +49,12 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         _check_official(images, raw)
     files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: path.stem)
     facts = images.rename(columns={"image_id": "id", "lesion_id": "patient"})
+    labels = facts.dx.map(CLASSES.index)
+    is_test = facts.get("fold") == "test"
     facts = facts.assign(
-        label=facts.dx.map(CLASSES.index),
+        label=labels,
         file=facts.id.map(files),
-        test=facts.get("fold") == "test",
+        test=is_test,
     )
     absent = f"listed in {tables[0]}, in none of the image folders"
     listing = listed(

@@ -50,10 +50,7 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
         tone = UNKNOWN if kind < 0 else int(kind >= first_dark)
         images.append(replace(row, groups={**row.groups, "skin_tone": tone}))
     counts = Counter(row.groups["skin_tone"] for row in images)
-    light = counts[0]
-    dark = counts[1]
-    unknown = counts[UNKNOWN]
-    console.say(f"skin tone: {light} light, {dark} dark, {unknown} unknown")
+    console.say(f"skin tone: {counts[0]} light, {counts[1]} dark, {counts[UNKNOWN]} unknown")
     attributes = {**listing.attributes, "skin_tone": TONES}
     return replace(listing, rows=images, attributes=attributes, tables=tables)
 
