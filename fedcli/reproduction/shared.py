@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .. import console
+from .. import console, shapes
 from ..bench.estimate import span
 from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..io.claims import Claims
-from ..io.files import read_text, write_text
+from ..io.files import write_text
 from ..methods import resolve
 from ..stages.train import resolved
 from .expand import RecipeCell
@@ -162,14 +162,10 @@ class Shared(AbstractContextManager["Shared"]):
     def _read(self, cell: RecipeCell) -> dict[str, str] | None:
         """The file of a cell; None where it is not there, or damaged: the cell is played."""
         try:
-            end = json.loads(read_text(self._path(cell)))
-        except (FedcliError, ValueError, RecursionError):
+            end = shapes.read_json(self._path(cell), {str: str})
+        except FedcliError:
             return None
-        if not isinstance(end, dict) or set(end) not in KEYS:
-            return None
-        if not all(isinstance(text, str) for text in end.values()):
-            return None
-        return end
+        return end if set(end) in KEYS else None
 
     def _path(self, cell: RecipeCell) -> Path:
         folder = self.work / CELLS

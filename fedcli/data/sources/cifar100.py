@@ -18,6 +18,7 @@ from . import cards
 from .division import divided
 from .drawing import pictures
 from .source import Listing, Source
+from .tables import home_in
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE**2  # bytes
@@ -30,7 +31,7 @@ KINDS = CARD["attributes"]["kind"]
 
 def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every record of both files."""
-    home = raw / HOME if (raw / HOME).is_dir() else raw
+    home = home_in(raw, HOME)
     images = []
     files = []
     for part, name in FILES.items():

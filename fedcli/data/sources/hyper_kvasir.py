@@ -22,7 +22,7 @@ from .division import divided
 from .drawing import save_picture, table
 from .formats.photographs import PHOTOGRAPHS, photograph, within
 from .source import Listing, Source
-from .tables import first_of, read_table
+from .tables import first_of, home_in, read_table
 
 CARD = cards.read("hyper-kvasir")
 CLASSES = CARD["classes"]
@@ -51,7 +51,7 @@ FOLD_COLUMNS = ["file-name", "class-name", "split-index"]
 
 def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image that lies in the folder of the class it is listed as."""
-    top = raw / IMAGES if (raw / IMAGES).is_dir() else raw
+    top = home_in(raw, IMAGES)
     files = _files(raw, top)
     tables = []
     if (top / TABLE).is_file():

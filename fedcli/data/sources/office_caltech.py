@@ -15,6 +15,7 @@ from .division import divided
 from .drawing import picture, save
 from .formats.photographs import photograph, photographs_in
 from .source import Listing, Source
+from .tables import home_in
 
 DOMAINS = ["amazon", "caltech", "dslr", "webcam"]
 FOLDERS = {"caltech": ["caltech", "caltech10"]}  # of a domain that may be called otherwise
@@ -34,7 +35,7 @@ TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
 
 def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image of every domain folder that is there."""
-    home = raw / HOME if (raw / HOME).is_dir() else raw
+    home = home_in(raw, HOME)
     folders = [_folder(home, domain) for domain in DOMAINS]
     images = []
     for position, domain in enumerate(DOMAINS):

@@ -37,6 +37,12 @@ AGAIN = "download it again"
 CORRECT = "correct that line"
 
 
+def home_in(raw: Path, name: str) -> Path:
+    """The folder of this name in the raw folder; where there is none, the raw folder is it."""
+    folder = raw / name
+    return folder if folder.is_dir() else raw
+
+
 def present(folder: Path, names: Sequence[str]) -> Path | None:
     """The first of these files that is in the folder; None where none is."""
     for name in names:

@@ -34,6 +34,7 @@ from ..tables import (
     check_values,
     first_column,
     first_of,
+    home_in,
     present,
     read_sheet,
     read_table,
@@ -96,7 +97,7 @@ def rows(raw: Path, choices: PrepareOptions) -> Listing:
     """Every image with a certain label whose file is there, from both hospitals."""
     from pandas import concat
 
-    root = raw / "fedchexmimic" if (raw / "fedchexmimic").is_dir() else raw
+    root = home_in(raw, "fedchexmimic")
     facts = []
     tables = set()
     for site in SITES:

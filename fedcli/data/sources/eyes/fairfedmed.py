@@ -49,7 +49,7 @@ from ..source import (
     checked_channels,
     unreadable,
 )
-from ..tables import AGE_BANDS, age_band, check_once, place, read_table
+from ..tables import AGE_BANDS, age_band, check_once, home_in, place, read_table
 
 CODED = {  # attribute -> values in the order of their codes; -1 is unknown
     "race": ["asian", "black", "white"],
@@ -101,7 +101,7 @@ class Listed(NamedTuple):
 def rows(member: str, raw: Path, choices: PrepareOptions) -> Listing:
     """Every listed patient whose file has this member, with label and attributes from the file."""
     checked_channels(SLICES if member == OCT_MEMBER else 1, choices, "B-scans")
-    home = raw / "fairfedmed" if (raw / "fairfedmed").is_dir() else raw
+    home = home_in(raw, "fairfedmed")
     images = home / FOLDER
     if not images.is_dir():
         hint = f"give the folder that holds {FOLDER}/ and {ALL}"
