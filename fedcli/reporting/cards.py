@@ -135,7 +135,12 @@ def _dataset_sections(
     options: Facts,
 ) -> Iterator[Section]:
     yield _question("motivation", "Motivation", "why the data were collected, by whom, who paid")
-    yield Section("composition", "Composition", provenance.images(system))
+    yield Section(
+        "composition",
+        "Composition",
+        provenance.images(system),
+        notes=system.shared_patients,
+    )
     heads = ["attribute", "images without a value"]
     unknown = ReportTable.of("", heads, body.get("unknown", {}).items())
     yield Section("missing", "Missing values", [unknown] if unknown.rows else [])
