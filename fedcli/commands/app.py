@@ -30,6 +30,7 @@ from .shell.panels import ANYWHERE
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
+HELP = {"-h", "--help"}
 MEND = "mend it, or tell its authors; --debug shows the traceback"
 UNEXPECTED = (
     "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the "
@@ -94,6 +95,13 @@ class Commands(TyperGroup):
             _nothing_begun()
             raise typer.Exit(INTERRUPTED) from None
 
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
+        """The command that the words call, with its options from variables and from the file."""
+        name, command, rest = super().resolve_command(ctx, args)
+        is_help = not HELP.isdisjoint(rest)
+        ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
+        return name, command, rest
+
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # its own click's
         ctx.with_resource(console.shown())
         try:
@@ -113,7 +121,6 @@ class Commands(TyperGroup):
         error of it.
         """
         try:
-            ctx.default_map = defaults.read(self.commands)
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
@@ -178,7 +185,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": sorted(HELP), "max_content_width": 100},
 )
 
 

@@ -71,7 +71,6 @@ def sweep(
     from ..reproduction import sweep as sweeps
     from ..reproduction.expand import read_seeds
     from ..reproduction.script import Script
-    from ..reproduction.shared import Shared
 
     o.refuse_together(dry_run=dry_run, json=json)
     names, data, flags = _split(methods)
@@ -95,7 +94,7 @@ def sweep(
         debug,
     )
     folder = grid.folder(work)
-    shared = Shared(work, grid.cells, grid.sources, wait=wait)
+    shared = grid.shared(work, wait=wait)
     outcomes = run_cells(grid.recipe, shared, workplace, folder, as_json=json)
     if grid.left_out and outcomes:
         tables = list(sweeps.held_out_tables(grid.data, grid.left_out, outcomes, workplace))

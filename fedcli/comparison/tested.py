@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
+from ..data import shared_patients
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores import numbers
@@ -134,6 +135,8 @@ def _remarks(runs: Sequence[Scored], pairing_notes: Sequence[str]) -> list[str]:
     """Notes on the test images, before and after those on the pairs."""
     remarks = [SYNTHETIC] if runs[0].scores.sample else []
     remarks += pairing_notes
+    of_patients = (shared_patients.sentence(run.scores.shared_patients) for run in runs)
+    remarks += list(dict.fromkeys(filter(None, of_patients)))
     sets = [predicted(run.path) for run in one_of_each([*runs])]
     patients = reduce(add, (Patients.of(images.y, images.units) for images in sets))
     rare = patients.rare(runs[0].scores.classes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import console
 from ..errors import ACCESS, FedcliError
+from . import not_chosen
 
 MADE_BY = {
     "dataset": "`fedcli prepare NAME`",
@@ -47,14 +48,14 @@ def closed(*paths: Path) -> list[Path]:
 
 
 def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder; a link counts
-    wherever it leads."""
+    """The manifest of these kinds that was made or used last under the work folder, and is not of a
+    run that a sweep did not choose; a link counts wherever it leads."""
     paths = []
     for path in work.glob("**/*.json"):
         if path.stem in kinds and ".tmp" not in str(path.relative_to(work)):
             paths.append(path)
     if paths:
-        return max(paths, key=age)
+        return max(not_chosen.without(paths, work), key=age)
     check_open(work)
     begun = sorted(work.glob("runs/*/settings.json"))
     if "run" in kinds and begun:

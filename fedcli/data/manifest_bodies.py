@@ -107,6 +107,7 @@ AUDIT = {
     "dataset": str,
     "round": int,
     "caution?": str,
+    "shared_patients?": SHARED,
     "privacy?": PRIVACY,
     "shared_tests": bool,
     "membership": [

@@ -8,10 +8,11 @@ write.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ..comparison.cautions import at_chance
 from ..data import manifest
-from ..scores.clinical.chosen import chosen_points
+from ..scores.clinical.chosen import OperatingPoint, chosen_points
 from ..scores.scores import RunScores
 from . import clinical, evidence, single_runs
 from .clinical import Facts, rule_in_words
@@ -52,7 +53,7 @@ def cards(row: SystemRow) -> list[Document]:
         f"Model card: {system.name}",
         sentence([system]),
         facts([system]),
-        [*_model_sections(system, row), *_last_sections(system)],
+        [*_model_sections(system, row), *_last_sections(system, _evaluations(system))],
         generated=generated([system]),
         name="model-card",
     )
@@ -98,13 +99,23 @@ def _thresholds(system: SystemRow) -> list[ReportTable]:
     for.
     """
     lines = []
-    for run in system.run_files[:1]:
-        for point in chosen_points(run):
-            rule = rule_in_words(point.rule)
-            lines.append([point.positive, rule, point.threshold, point.images, point.source])
+    for point in _points(system):
+        rule = rule_in_words(point.rule)
+        lines.append([point.positive, rule, point.threshold, point.images, point.source])
     if not lines:
         return []
     return [ReportTable.of("Thresholds", THRESHOLD_HEADS, lines, POINTS_LEGEND)]
+
+
+def _points(system: SystemRow) -> list[OperatingPoint]:
+    """The thresholds that evaluations of the first run chose."""
+    return [point for run in system.run_files[:1] for point in chosen_points(run)]
+
+
+def _evaluations(system: SystemRow) -> list[Path]:
+    """The evaluations that thresholds and operating points are from."""
+    choosing = [point.scores for point in _points(system) if point.scores]
+    return [*provenance.operating(system), *choosing]
 
 
 def _dataset_card(system: SystemRow) -> Document:
@@ -135,7 +146,12 @@ def _dataset_sections(
     options: Facts,
 ) -> Iterator[Section]:
     yield _question("motivation", "Motivation", "why the data were collected, by whom, who paid")
-    yield Section("composition", "Composition", provenance.images(system))
+    yield Section(
+        "composition",
+        "Composition",
+        provenance.images(system),
+        notes=system.shared_patients,
+    )
     heads = ["attribute", "images without a value"]
     unknown = ReportTable.of("", heads, body.get("unknown", {}).items())
     yield Section("missing", "Missing values", [unknown] if unknown.rows else [])
@@ -159,10 +175,13 @@ def _dataset_sections(
     )
 
 
-def _last_sections(system: SystemRow) -> list[Section]:
-    """Where all numbers of a card come from, and the licences."""
+def _last_sections(
+    system: SystemRow,
+    evaluations: Sequence[Path] = (),
+) -> list[Section]:
+    """Where all numbers of a card come from, and the licences. evaluations: beside the system's."""
     lineage = replace(
-        provenance.lineage([system]),
+        provenance.lineage([system], evaluations),
         name="provenance",
         title="Provenance",
     )

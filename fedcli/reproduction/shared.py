@@ -17,6 +17,7 @@ from typing import Any
 from .. import console, shapes
 from ..bench.estimate import span
 from ..data import manifest
+from ..data.not_chosen import CELLS, SWEEP
 from ..errors import FedcliError, UsageError
 from ..io.claims import Claims
 from ..io.files import write_text
@@ -25,11 +26,11 @@ from ..stages.train import resolved
 from .expand import RecipeCell
 from .plan import passes_of, per_image
 
-CELLS, HELD = "cells", "cells/held"  # below the work folder
+HELD = f"{CELLS}/held"  # below the work folder
 # seconds between two looks at what other processes have done, while a cell is played here
 LOOK = 10.0
 BEFORE, ELSEWHERE = "was done already", "by another process"
-KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
+KEYS = {"scores"}, {"scores", SWEEP}, {"failed", "hint", "at"}  # of the file of a cell
 LONGEST_NUMBER = 5  # digits of a part's number
 # forward and backward take three times as long as forward
 PASSES = {"step": 3.0, "forward": 1.0, "traffic": 0.0}
@@ -64,6 +65,7 @@ class Shared(AbstractContextManager["Shared"]):
             play here.
         data: cell -> the manifest of its data.
         wait: until all have ended.
+        sweep: its folder's name where test scores are shown of the chosen cells alone, else "".
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class Shared(AbstractContextManager["Shared"]):
         part: str = "",
         *,
         wait: bool = True,
+        sweep: str = "",
     ):
         """part: of `cells`, such as "3/8"; "" for all. Raises UsageError for another part."""
         self.work = work
         self.every_cell = every_cell
         self.sources = sources
         self.wait = wait
+        self.sweep = sweep
         cell_of_work: dict[Any, RecipeCell] = {}
         for cell in every_cell:
             cell_of_work.setdefault(cell.work, cell)
@@ -119,6 +123,8 @@ class Shared(AbstractContextManager["Shared"]):
         if outcome.scores:
             path = outcome.scores.resolve().relative_to(self.work.resolve())
             end = {"scores": path.as_posix()}
+            if self.sweep:
+                end[SWEEP] = self.sweep
         else:
             end = {
                 "failed": outcome.sentence,

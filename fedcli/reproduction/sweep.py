@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from .. import console, extensions
 from ..common_options import WORK
 from ..data import manifest, shared_patients
+from ..data.not_chosen import SWEEPS
 from ..data.partition.held_out import sites
 from ..errors import FedcliError, UsageError, nearest
 from ..methods import resolve
@@ -324,8 +325,12 @@ class PlannedSweep:
         commands = [" ".join(cell.train.argv()) for cell in self.cells]
         lines = {"cells": commands}
         identity = manifest.identity(lines, [self.data])
-        name = self.recipe.name[:LONGEST_NAME]
-        return work / "sweeps" / f"{name}-{identity}"
+        return work / SWEEPS / f"{self.recipe.name[:LONGEST_NAME]}-{identity}"
+
+    def shared(self, work: Path, *, wait: bool = True) -> Shared:
+        """Its cells, to be played beside other processes."""
+        name = self.folder(work).name if self.recipe.tests_of_chosen else ""
+        return Shared(work, self.cells, self.sources, wait=wait, sweep=name)
 
 
 def planned(
@@ -514,10 +519,9 @@ def sweep(
         )
         workplace = Place(work_folder, devices(device, jobs, plan.cells))
         folder = plan.folder(work_folder)
-        shared = Shared(work_folder, plan.cells, plan.sources)
         outcomes = output.play(
             plan.recipe,
-            shared,
+            plan.shared(work_folder),
             workplace,
             folder,
             results.append,

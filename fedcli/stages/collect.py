@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from .. import console
-from ..data import last_used, manifest
+from ..data import last_used, manifest, not_chosen
 from ..errors import REFUSED, FedcliError, sentence
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
@@ -13,9 +13,14 @@ from ..scores.shots import thresholds
 
 
 def every_run(work: Path) -> list[Path]:
-    """Every finished run under a work folder. Raises FedcliError where there is none."""
-    newest = last_used.newest(work, "run")  # says what to do when there is none
-    return _readable(last_used.every(work / "runs", "run")) or [manifest.find(newest)]
+    """Every finished run under a work folder, but for those that a sweep did not choose.
+
+    Raises FedcliError where there is none.
+    """
+    runs = _readable(last_used.every(work / "runs", "run"))
+    if not runs:
+        return [manifest.find(last_used.newest(work, "run"))]  # says what to do without any
+    return not_chosen.without(runs, work)
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -27,6 +32,8 @@ def runs_in(path: Path) -> list[Path]:
         return [path]
     paths = [*last_used.every(path, "run"), *last_used.every(path / "runs", "run")]
     runs = _readable(sorted(paths))
+    for work in (path, path.absolute().parent):
+        runs = not_chosen.without(runs, work)
     if not runs:
         hint = "give a run's folder, or a folder of runs"
         raise FedcliError(f"{path} holds no finished run", hint)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import console
 from ..comparison.systems import grouped
-from ..data import last_used, manifest
+from ..data import last_used, manifest, not_chosen
 from ..data.manifest import Manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Source
@@ -74,7 +74,7 @@ def newest(source: Source, work: Path) -> Path:
 
     Raises FedcliError.
     """
-    runs = _named(os.fspath(source), work)
+    runs = _chosen(os.fspath(source), work)
     path = runs[0].path
     several = f", the newest of {len(runs)} runs of {source}" if len(runs) > 1 else ""
     console.say(f"using {path}{several}")
@@ -99,7 +99,7 @@ def every(sources: Sequence[Source], work: Path) -> list[Path]:
 
 def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:
     """The runs of each name that can be compared with those of the others. Raises FedcliError."""
-    runs_by_name = {name: _named(name, work) for name in names}
+    runs_by_name = {name: _chosen(name, work) for name in names}
     for key in ALIKE if names else ():
         groups_by_name = {name: _groups(runs, key) for name, runs in runs_by_name.items()}
         groups_of_names = list(groups_by_name.values())
@@ -143,6 +143,19 @@ def _system(name: str, runs: list[NamedRun], count: int) -> list[Path]:
         sentence += f"; {console.counted(others, 'other run', 'other runs')} left out"
     console.say(sentence)
     return [path_by_seed[seed] for seed in seeds]
+
+
+def _chosen(word: str, work: Path) -> list[NamedRun]:
+    """The finished runs of a name, the newest first, but for those that a sweep did not choose,
+    unless it is the folder of one.
+
+    Raises FedcliError.
+    """
+    runs = _named(word, work)
+    if runs[0].path.parent.name == word:
+        return runs
+    paths = not_chosen.without([run.path for run in runs], work)
+    return [run for run in runs if run.path in paths]
 
 
 def _named(word: str, work: Path) -> list[NamedRun]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import console
 from ..common_options import WORK
-from ..data import last_used
+from ..data import last_used, not_chosen
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..options import Source
@@ -141,7 +141,7 @@ def runs_of(sources: Sequence[Source], work: Path, every: bool) -> list[Path]:
         last_used.check_open(work)
         hint = "train one with fedcli train METHOD, or give its folder"
         raise FedcliError(f"no run under {work}", hint)
-    newest = max(records, key=last_used.age).parent
+    newest = max(not_chosen.without(records, work), key=last_used.age).parent
     console.say(f"using {newest}")
     return [newest]
 

@@ -275,22 +275,41 @@ def test_options_from_a_file_and_from_variables_are_used_and_said(work, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "command", "words"),
     [
-        ("rounds = 3", "'rounds' is no option of every command"),
-        ("[trian]\nrounds = 3", "'trian' is no command"),
-        ("[train]\nround = 3", "train has no flag 'round'"),
-        ("work = ", "is not TOML"),
-        ('[sweep]\nrest = ["--", "--model", "./evil.py:build"]', "sweep has no flag 'rest'"),
+        ("rounds = 3", "ls", "'rounds' is no option of every command"),
+        ("[trian]\nrounds = 3", "train", "'trian' is no command"),
+        ("[train]\nround = 3", "train", "train has no flag 'round'"),
+        ("work = ", "ls", "is not TOML"),
+        (
+            '[sweep]\nrest = ["--", "--model", "./evil.py:build"]',
+            "sweep",
+            "sweep has no flag 'rest'",
+        ),
     ],
 )
-def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, words):
+def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, command, words):
     monkeypatch.chdir(tmp_path)
     Path("fedcli.toml").write_text(text, encoding="utf-8")
-    code, _, err = run("methods")
+    code, _, err = run(command, "fedavg") if command != "ls" else run(command)
     assert code == 2
     assert words in err
     assert "hint:" in err
+    assert not Path("fedcli-work").exists()
+    for line in (["methods"], [command, "--help"], ["--help"], ["--version"]):
+        code, out, err = run(*line)
+        assert code == 0, line
+        assert out
+        assert err.count("warning:") <= 1
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("away")])
+def test_what_is_no_file_of_options_is_said(tmp_path, monkeypatch, make):
+    monkeypatch.chdir(tmp_path)
+    make(Path("fedcli.toml"))
+    code, _, err = run("methods")
+    assert code == 0
+    assert err.count("no option is read from it") == 1
 
 
 def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(

@@ -103,6 +103,37 @@ def test_a_path_that_is_written_or_trusted_is_only_typed(words, option, tmp_path
     assert not Path("../elsewhere").exists()
 
 
+READ = [
+    (words, option) for words, option in DECLARED if option.access == "reads" and words[0] != "plot"
+]
+
+
+@pytest.mark.parametrize(("words", "option"), READ, ids=name_of)
+def test_a_file_outside_is_refused_before_it_is_opened(words, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("/etc/passwd")
+    for path in ("/etc/passwd", "../elsewhere.csv", "link"):
+        word = f"name={path}" if "=" in option.flag.metavar else path
+        value = f'["{word}"]' if option.shape == "several" else f'"{word}"'
+        Path("fedcli.toml").write_text(f"[{words[0]}]\n{option.name} = {value}\n")
+        needed = [p.name for p in COMMANDS[words].params if p.required and p.name != option.name]
+        code, _, err = run(*words, *needed)
+        assert code == 2
+        assert "root:" not in err
+        if "has no flag" not in err:  # lists of arguments are only typed
+            assert "decides which file outside the folder at hand is read" in err
+
+
+def test_a_folder_outside_may_be_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outside = tmp_path.parent / "outside"
+    outside.mkdir()
+    Path("fedcli.toml").write_text(f'[prepare]\nraw = "{outside}"\n')
+    _, _, err = run("prepare", "isic2018")
+    assert f"--raw {outside} from fedcli.toml" in err
+    assert "only the command line" not in err
+
+
 def test_a_figure_is_written_where_the_command_line_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("fedcli.toml").write_text('[plot]\nout = "../x.png"\n', encoding="utf-8")

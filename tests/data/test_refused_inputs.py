@@ -7,12 +7,14 @@ import zlib
 
 import numpy as np
 import pytest
+from conftest import make_chain
 from PIL import Image
 from pydicom import Dataset
 from raw_folders import write_slice
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
+from fedcli.data import manifest
 from fedcli.data.sources import digits
 from fedcli.data.sources.formats import dicom
 from fedcli.data.sources.formats.photographs import read_grey_or_rgb
@@ -184,3 +186,40 @@ def test_classes_of_which_one_alone_can_be_read_are_refused(tmp_path):
     assert not list(tmp_path.rglob("dataset.json"))
     assert "all 4 images that can be read are of one class" in ended.stderr
     assert "the last one that cannot, 7.png" in ended.stderr
+
+
+SECRET = "root:x:0:0:hunter2:/root:/bin/sh"
+OTHER = {  # no tables: lines of one cell, and of different numbers of cells
+    "one cell": f"{SECRET}\n{SECRET}\n",
+    "other cells": f"{SECRET}\n{SECRET},{SECRET}\n{SECRET}\n",
+}
+
+
+@pytest.mark.parametrize("text", OTHER.values(), ids=OTHER)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["prepare", "toy", "--attributes", "FILE"],
+        ["prepare", "toy", "--split-file", "FILE"],
+        ["prepare", "images", "--raw", "."],
+        ["partition", "DATA", "--clients-file", "FILE"],
+        ["partition", "DATA", "--clients-file", "FILE", "--order-file", "FILE"],
+        ["partition", "DATA", "--merge", "DATA", "--merge", "b=DATA", "--classes-table", "FILE"],
+        ["inspect", "FILE"],
+        ["run", "FILE"],
+        ["train", "fedavg", "--augment", "FILE"],
+        ["train", "fedavg", "--sites", "FILE"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("suffix", ["csv", "json", "toml", "txt"])
+def test_no_line_of_a_file_that_is_no_table_is_shown(words, text, suffix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = make_chain(tmp_path).parent
+    (tmp_path / f"labels.{suffix}").write_text(text)
+    Image.new("L", (9, 8)).save(tmp_path / "a.png")
+    places = {"FILE": f"labels.{suffix}", "DATA": str(manifest.above(data, "dataset"))}
+    line = [places.get(word, word.replace("DATA", places["DATA"])) for word in words]
+    done = CliRunner().invoke(app, [*line, "--work", str(tmp_path)] if words[0] != "run" else line)
+    assert done.exit_code in (1, 2), done.stderr
+    assert "hunter2" not in done.stderr + done.stdout

@@ -7,6 +7,7 @@ from hospitals import write_hospitals
 import fedcli
 from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.pool import holdings
+from fedcli.reporting import comparison
 from fedcli.reporting.rows import notes
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.stages import evaluate
@@ -183,3 +184,26 @@ def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_trainin
 def test_a_dataset_of_somebody_elses_keeps_its_patients_together_by_default():
     assert sources.USUAL["split"] == "unit"
     assert {*sources.USUAL["splits"]} == {"unit", "image"}
+
+
+def test_a_comparison_says_it_once(scored, work):
+    run, _ = scored
+    partition = manifest.parent(run.path, "partition")
+    other = fedcli.train("fedprox", partition, rounds=1, batch_size=64, model="cnn", work=work)
+    compared = fedcli.compare([run, other], resamples=100, work=work)
+    assert compared.words().count(SENTENCE) == 1
+    assert SENTENCE in comparison.body(compared.comparison)["notes"]
+
+
+def test_an_audit_says_it(scored):
+    run, _ = scored
+    audited = fedcli.audit(run, iterations=1)
+    assert audited.body[shared_patients.KEY]["test"] == {"shared": 20, "of": 28}
+    assert SENTENCE in audited.sentences()
+
+
+def test_a_dataset_card_says_it_of_its_composition(scored, tmp_path):
+    _, scores = scored
+    fedcli.report([scores.path]).cards(tmp_path)
+    card = (tmp_path / "dataset-card.md").read_text()
+    assert SENTENCE in card.partition("## Composition")[2].partition("## ")[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import fedcli
+from fedcli.commands import registry
 from fedcli.commands.shell import defaults
 from fedcli.errors import UsageError
 from fedcli.io import toml_text
@@ -46,7 +47,7 @@ def test_the_file_in_the_folder_at_hand_is_read_by_it_too(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     defaults.FILE.write_text(BOMBS["arrays"][0])
     with pytest.raises(UsageError, match=r"fedcli\.toml is not TOML: it nests more than 32 deep"):
-        defaults.read({})
+        defaults.read("train", registry.CommandsByName()["train"], ["train"])
 
 
 def test_what_is_usual_is_read(tmp_path):

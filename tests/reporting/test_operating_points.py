@@ -99,6 +99,19 @@ def test_operating_points_of_other_images_are_not_those_of_a_run(runs):
     assert with_operating_points(plain) != on
 
 
+def test_cards_and_pages_name_the_evaluation_that_chose_a_threshold(run_and_scores, tmp_path):
+    run, operated = run_and_scores
+    plain = fedcli.evaluate(run)
+    assert with_operating_points(plain.path) == operated.path
+    report = fedcli.report([plain.path])
+    report.cards(tmp_path)
+    card = (tmp_path / "model-card.md").read_text()
+    assert "Operating points: ill" in card
+    for text in (card.partition("## Provenance")[2], report.to("html")):
+        for scores in (plain.path, operated.path):
+            assert manifest.sha256(scores)[:12] in text
+
+
 def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
     run = runs[0]
     scores_path = fedcli.evaluate(run, clinical=True, rule=["youden"]).path

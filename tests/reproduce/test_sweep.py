@@ -1,6 +1,7 @@
 """A user's own grid."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fedcli.data import manifest, shared_patients
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics.task import ONE
 from fedcli.reproduction import sweep
+from fedcli.stages import call, plot
 from fedcli.stages.options import PartitionOptions
 
 
@@ -66,8 +68,8 @@ def swept(validated, work, no_page, no_forecast):
     """A sweep over these values; runs of before are there already."""
 
     def sweep_with(methods="fedavg", **how):
-        how = {"over": VALUES, "rounds": 1, "jobs": 1} | how
-        return fedcli.sweep(methods, validated, work=work, **how)
+        how = {"over": VALUES, "rounds": 1, "jobs": 1, "work": work} | how
+        return fedcli.sweep(methods, validated, **how)
 
     return sweep_with
 
@@ -239,3 +241,68 @@ def test_a_sweep_over_sites_names_them(tmp_path, over, message):
     with pytest.raises(UsageError, match=message):
         text, *_ = sweep.read_axes(over)
         sweep.leaving_out(text, make_chain(tmp_path), PartitionOptions(by=["sex"]))
+
+
+def rejected_and_chosen(result):
+    """The folders of the runs of a sweep over two values."""
+    (chosen,) = result.results.chosen
+    by_row = {end.cell.row: end.path.parents[2] for end in result.outcomes}
+    run = by_row.pop(chosen)
+    return by_row.popitem()[1], run
+
+
+def newest_last(rejected, *others):
+    """Make a rejected run the one that was used last."""
+    for seconds, run in enumerate((*others, rejected)):
+        for path in run.rglob("*.json*"):
+            os.utime(path, (1e9 + seconds, 1e9 + seconds))
+
+
+@pytest.fixture
+def swept_alone(swept, tmp_path, validated):
+    """The folders of a rejected run, which was used last, and of the chosen one; the work folder."""
+    result = swept(work=tmp_path)
+    rejected, chosen = rejected_and_chosen(result)
+    newest_last(rejected, chosen)
+    return rejected, chosen, tmp_path
+
+
+@pytest.mark.parametrize("name", [None, "fedavg"])
+def test_no_command_takes_a_rejected_value_as_the_newest_run(name, swept_alone, capsys):
+    rejected, chosen, work = swept_alone
+    assert call.source(name, work, "run").parent == chosen
+    assert call.source(name, work, "run", "scores").is_relative_to(chosen)
+    assert "left out 1 run that" in capsys.readouterr().err
+    assert call.source(rejected.name, work, "run").parent == rejected
+    assert call.source(rejected, work, "run").parent == rejected
+
+
+@pytest.mark.parametrize("names", [[], ["fedavg"], ["the work folder"], ["its runs"]])
+def test_no_report_or_figure_shows_a_rejected_value_unasked(names, swept_alone):
+    rejected, chosen, work = swept_alone
+    paths = {"the work folder": work, "its runs": work / "runs"}
+    runs = [paths.get(name, name) for name in names]
+    report = fedcli.report(runs, work=work)
+    assert [path.parents[2] for path in report.scores] == [chosen]
+    if runs in ([], ["fedavg"]):
+        (drawn,) = plot.runs_of(runs, work, every=False)
+        assert chosen in (drawn, drawn.parent)
+    both = fedcli.report([rejected, chosen], work=work)
+    assert len(both.scores) == 2
+
+
+def test_a_sweep_that_has_not_ended_has_chosen_no_run(swept_alone):
+    _, chosen, work = swept_alone
+    for table in work.glob("sweeps/*/results.json"):
+        table.unlink()
+    with pytest.raises(FedcliError, match="has not chosen 2 runs, such as") as raised:
+        call.source(None, work, "run")
+    assert "sweep again" in raised.value.hint
+    assert call.source(chosen, work, "run").parent == chosen
+
+
+def test_where_all_test_scores_were_asked_for_any_run_is_taken(swept, tmp_path):
+    rejected, chosen = rejected_and_chosen(swept(work=tmp_path))
+    swept(work=tmp_path, test=True)
+    newest_last(rejected, chosen)
+    assert call.source(None, tmp_path, "run").parent == rejected

@@ -260,6 +260,17 @@ def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work,
     assert load_file(tmp_path / "out.safetensors").keys() == plain.keys()
 
 
+@pytest.mark.parametrize("kind", model_file.FORMATS)
+def test_those_who_may_read_other_files_may_read_a_model(run, tmp_path, kind):
+    before = os.umask(0o022)
+    try:
+        assert typed("export", run, "--format", kind, "-o", tmp_path / "m").exit_code == 0
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "m").iterdir():
+        assert oct(path.stat().st_mode)[-3:] == "644", path.name
+
+
 def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
     line = "export", run, "-o", tmp_path / "m.safetensors"
     ended = typed(*line)

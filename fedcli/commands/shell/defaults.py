@@ -8,20 +8,21 @@ device = "cuda"           # FEDCLI_JOBS come before the file
 rounds = 50
 set = { tau = 0.4 }
 
-Whoever made the folder at hand wrote the file, so it does not say where a command writes or what a
-command trusts; its folder of results lies beside it. Flag.access declares which options these are.
+Whoever made the folder at hand wrote the file, so it does not say where a command writes, what a
+command trusts or which file outside the folder it reads; its folder of results lies beside it.
+Flag.access declares which options these are.
 """
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
 from ... import console, extensions
-from ...errors import UsageError, nearest
+from ...errors import FedcliError, UsageError, nearest
 from ...io import toml_text
 from ...options import Option, text
 
@@ -36,16 +37,31 @@ TYPED = {  # access -> the decision that only the command line takes
     "trusts": "what a command trusts",
     "typed": "that this is done",
     "results": "that results lie outside the folder at hand",
+    "reads": "which file outside the folder at hand is read",
 }
 
 
-def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Command -> parameter -> value, as click reads defaults.
+def read(
+    name: str,
+    command: Any,
+    names: Sequence[str],
+    *,
+    forgiving: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """A command's name -> parameter -> value, as click reads defaults. names: of all commands.
 
-    Raises UsageError for what no command knows; those of installed packages are not imported for
-    it.
+    forgiving: only warn, as where help is asked for. Raises FedcliError, UsageError for a fault in
+    what the command reads; of other faults it warns.
     """
-    file = toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
+    is_of_package = name in extensions.packages("commands")
+    flags = set() if is_of_package else _flags(command)
+    reads_common = is_of_package or not flags.isdisjoint(COMMON)
+    file: dict[str, Any] = {}
+    faults: list[Fault] = []
+    try:
+        file = _file()
+    except FedcliError as error:
+        faults.append(Fault(error, reads_common))
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in file.items():
@@ -54,31 +70,55 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         elif key in COMMON:
             common[key] = value
         else:
-            sentence = f"{FILE}: {key!r} is no option of every command"
-            raise UsageError(sentence, f"known: {', '.join(COMMON)}, or [COMMAND]")
-    variables = {name: os.environ[variable] for name, variable in _variables()}
-    if not file and not variables:
-        return {}
-    names = list(commands)
-    for name, table in tables.items():
-        if name not in names:
-            raise UsageError(f"{FILE}: {name!r} is no command", nearest(name, names))
-        if name not in extensions.packages("commands"):
-            _check_flags(name, table, commands[name])
-    defaults = {}
-    for name in names:
-        table = {key.replace("-", "_"): value for key, value in tables.get(name, {}).items()}
-        values = common | table | variables
-        defaults[name] = {key: _typed(value) for key, value in values.items()}
-    return defaults
+            faults.append(Fault(_unknown_key(key), reads_common))
+    for section in tables.keys() - {*names}:
+        hint = nearest(section, names)
+        error = UsageError(f"{FILE}: {section!r} is no command", hint)
+        faults.append(Fault(error, hint == nearest(name, [name])))
+    table = tables.get(name, {})
+    if not is_of_package:
+        faults += [Fault(error, True) for error in _unknown_flags(name, table, flags)]
+    _end_or_warn(faults, forgiving)
+    values = common | {key.replace("-", "_"): value for key, value in table.items()}
+    values |= {option: os.environ[variable] for option, variable in _variables()}
+    return {name: {key: _typed(value) for key, value in values.items()}} if values else {}
 
 
-def _check_flags(name: str, table: dict[str, Any], command: Any) -> None:
-    """Refuse a key of the file that is no flag of the command. Raises UsageError."""
-    flags = [flag.replace("_", "-") for flag in _flags(command)]
+class Fault(NamedTuple):
+    """Something wrong in the file, and whether it is in what a command reads."""
+
+    error: FedcliError
+    is_read: bool
+
+
+def _end_or_warn(faults: Sequence[Fault], forgiving: bool) -> None:
+    for fault in faults:
+        if fault.is_read and not forgiving:
+            raise fault.error
+    for fault in faults:
+        console.warn(f"{fault.error.sentence}, which is left out; {fault.error.hint}")
+
+
+def _file() -> dict[str, Any]:
+    """The content of the file, nothing where there is none. Raises FedcliError, UsageError."""
+    if FILE.is_file():
+        return toml_text.read(FILE, "mend that line, or move the file away")
+    if os.path.lexists(FILE):
+        console.warn(f"{FILE} is a folder or no regular file, so no option is read from it")
+    return {}
+
+
+def _unknown_key(key: str) -> UsageError:
+    sentence = f"{FILE}: {key!r} is no option of every command"
+    return UsageError(sentence, f"known: {', '.join(COMMON)}, or [COMMAND]")
+
+
+def _unknown_flags(name: str, table: Iterable[str], flags: Iterable[str]) -> Iterator[UsageError]:
+    """Errors on the keys of a table that are no flags of the command."""
+    spelt = [flag.replace("_", "-") for flag in flags]
     for key in table:
-        if key.replace("_", "-") not in flags:
-            raise UsageError(f"{FILE}: {name} has no flag {key!r}", nearest(key, flags))
+        if key.replace("_", "-") not in spelt:
+            yield UsageError(f"{FILE}: {name} has no flag {key!r}", nearest(key, spelt))
 
 
 def _flags(command: Any) -> set[str]:
@@ -138,8 +178,11 @@ def _check(option: Option, words: list[str], command: str) -> None:
 
 
 def _is_typed_only(option: Option, word: str) -> bool:
-    if option.access in (None, "reads") or word == text(False):
+    if option.access is None or word == text(False):
         return False
+    if option.access == "reads":
+        path = word.partition("=")[2] if "=" in option.flag.metavar else word
+        return not _is_within(path or word) and not Path(path or word).is_dir()
     if option.access == "results":
         return not _is_within(word)
     if ":" not in option.flag.metavar:

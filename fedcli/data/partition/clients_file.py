@@ -27,7 +27,7 @@ from ...io.files import read_text, regular
 from .. import manifest
 from ..manifest import Body
 from ..pool import TEST, TRAIN, Pool
-from ..sources.tables import naming_column, number, read_cells, spellings
+from ..sources.tables import columns_found, naming_column, number, read_cells, spellings
 from .integer_pickle import read_npy
 from .scheme import Dataset, Division, Parts, Scheme, register
 
@@ -217,11 +217,10 @@ def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> Images:
 
 
 def _order(path: Path) -> list[str]:
-    head, records = read_cells(path, CSV_HINT)
+    head, records = read_cells(path, CSV_HINT, fewest=1)
     column = _column_of(ID_COLUMNS, head)
     if column is None:
-        columns_text = ", ".join(head)
-        raise FedcliError(f"{path} has no column 'id'", f"columns: {columns_text}")
+        raise FedcliError(f"{path} has no column 'id'", columns_found(head))
     return [record[column] for record in records]
 
 

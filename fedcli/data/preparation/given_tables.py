@@ -15,7 +15,14 @@ from ..pool import Row
 from ..sources.own_files import column_notes
 from ..sources.own_files.own_table import GROUPS, MISSING, attribute
 from ..sources.source import Listing
-from ..sources.tables import PARTS, image_column, names_of, naming_column, read_cells
+from ..sources.tables import (
+    PARTS,
+    columns_found,
+    image_column,
+    names_of,
+    naming_column,
+    read_cells,
+)
 
 # the first that is there counts
 COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"
@@ -43,7 +50,7 @@ def by_file(
     split_column = _split_column(head)
     if split_column is None:
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
-        raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
+        raise FedcliError(f"{path} has no split column", f"{hint}; {columns_found(head)}")
     names = [names_of(row) for row in rows]
     id_column = naming_column(path, records, names, other=split_column)
     parts = _parts(path, records, id_column, split_column)
@@ -87,7 +94,7 @@ def files(path: Path) -> list[Path]:
     other = path.with_name(other_name)
     if not path.is_file() or not other.is_file():
         return [path]
-    head, _ = read_cells(path, SPLIT_HINT)
+    head, _ = read_cells(path, SPLIT_HINT, fewest=1)
     if _split_column([name.lower() for name in head]) is not None:
         return [path]
     return [path, other]
@@ -95,7 +102,7 @@ def files(path: Path) -> list[Path]:
 
 def _table(path: Path) -> tuple[list[str], Records]:
     """Header in small letters and lines of a split, of both files where there are two."""
-    tables = {file.stem: read_cells(file, SPLIT_HINT) for file in files(path)}
+    tables = {file.stem: read_cells(file, SPLIT_HINT, fewest=1) for file in files(path)}
     head, records = tables[path.stem]
     head = [name.lower() for name in head]
     if len(tables) == 1:

@@ -106,7 +106,16 @@ def _check_columns(
 
 
 def _columns_of(table: DataFrame) -> str:
-    return f"columns found: {', '.join(map(str, table.columns))}"
+    return columns_found([str(name) for name in table.columns])
+
+
+def columns_found(head: Sequence[str]) -> str:
+    """A hint that names the columns of a table; not of a file that is none, whose lines may be
+    anything.
+    """
+    if len(head) == 1 and not head[0].isidentifier():
+        return "the file has one column: give a CSV file with a line of column names"
+    return f"columns found: {', '.join(head)}"
 
 
 def first_column(path: Path, table: DataFrame, names: Sequence[str]) -> str:
@@ -197,21 +206,23 @@ def check_cells(path: Path) -> None:
     """
     head: list[str] = []
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        for line in csv.reader(file):
+        lines = csv.reader(file)
+        for line in lines:
             if not head:
                 head = line
             elif line and len(line) != len(head):
-                raise _uneven(path, ",".join(line)[:80], line, head)
+                raise _uneven(path, lines.line_num, line, head)
 
 
 def _uneven(
     path: Path,
-    text: str,
+    number: int,
     line: Sequence[str],
     head: Sequence[str],
 ) -> FedcliError:
+    """An error that does not show the line: the file may be no table."""
     cells = counted(len(line), "cell", "cells")
-    return FedcliError(f"{path}: {text!r} has {cells}, not {len(head)}", CORRECT)
+    return FedcliError(f"{path}: line {number} has {cells}, not {len(head)}", CORRECT)
 
 
 def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
@@ -239,17 +250,30 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
 
 
 def read_cells(
-    path: Path, hint: str, encoding: str = "utf-8-sig"
+    path: Path,
+    hint: str,
+    encoding: str = "utf-8-sig",
+    *,
+    fewest: int = 2,
 ) -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file or Excel workbook that a person made.
 
     Cells are texts without spaces around them. Commas, semicolons or tabs stand between its cells,
-    whichever divides all lines alike, or else the header most. Raises FedcliError with this hint
-    for a file that is neither.
+    whichever divides all lines alike, or else the header most. fewest: columns. Raises FedcliError
+    with this hint for a file that is neither; no line of it is shown, which may be anything.
     """
     workbooks.refuse_others(path)
     if workbooks.is_workbook(path):
-        return _head_and_rows(path, workbooks.read(path))
+        head, records = _head_and_rows(path, workbooks.read(path))
+    else:
+        head, records = _read_lines(path, hint, encoding)
+    if len(head) < fewest:
+        raise FedcliError(f"{path} has one column alone, expected {fewest} or more", hint)
+    return head, records
+
+
+def _read_lines(path: Path, hint: str, encoding: str) -> tuple[list[str], list[list[str]]]:
+    """Header and other lines of a CSV file. Raises FedcliError."""
     text = read_text(path, hint, encoding)
     if "\n" not in text:
         text = text.replace("\r", "\n")  # as Excel on old Macs ends lines
@@ -276,9 +300,9 @@ def _head_and_rows(path: Path, lines: list[list[str]]) -> tuple[list[str], list[
     if not records:
         state = "has a header and no rows" if head else "is empty"
         raise FedcliError(f"{path} {state}", NO_ROWS)
-    for record in records:
+    for number, record in enumerate(records, 2):  # lines that are not empty
         if len(record) != len(head):
-            raise _uneven(path, ",".join(record), record, head)
+            raise _uneven(path, number, record, head)
     return head, records
 
 
@@ -324,8 +348,10 @@ def naming_column(
     every = set[str]().union(*names)
     column = image_column(records, every, **options)
     if column is None:
-        line = ", ".join(records[0])
-        hint = f"its first line of values is: {line}; an image here is {names[0][0]}"
+        hint = f"an image here is {names[0][0]}"
+        if len(records[0]) > 1:  # a file of one column may be no table
+            line = ", ".join(records[0])
+            hint = f"its first line of values is: {line}; {hint}"
         count = counted(len(names), "image", "images")
         raise FedcliError(f"{path} names none of the {count}", hint)
     return column

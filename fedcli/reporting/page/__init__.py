@@ -225,7 +225,7 @@ def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
     yield Section("curves", "Curves and errors", folded_panels=panels)
     yield Section("data", "Data", list(_images_by_partition(systems)))
     yield provenance.settings(systems, options.clocks)
-    yield provenance.lineage(systems)
+    yield provenance.lineage(systems, chain.from_iterable(map(provenance.operating, systems)))
 
 
 def _images_by_partition(systems: Rows) -> Iterator[ReportTable]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data import manifest
+from ...data import manifest, shared_patients
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
 from ...printed import percents
@@ -149,6 +149,9 @@ def sentences(body: Facts, name: str = "") -> Iterator[str]:
     caution = body.get("caution")  # which older audits lack
     if caution:
         yield f"{run}{caution}"
+    shared = shared_patients.of_body(body)
+    if shared:
+        yield f"{run}{shared}"
     for row in body["membership"]:
         if row["attribute"] == "" and row["numbers"].get("auc", {}).get("low") is not None:
             yield f"{run}Membership by {row['attack']}: {_membership(row['numbers'])}"

@@ -5,7 +5,7 @@ and traffic; the stages with their hashes.
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from ...figures.kinds import flow
 from ...io.files import read_text
 from ...options import recorded
 from ...runs.train_options import TrainOptions
+from ...scores.existing import with_operating_points
 from ...scores.table import HIDDEN
 from .. import timing
 from ..rows import Rows, SystemRow
@@ -281,12 +282,20 @@ def _clock_text(clock: timing.ClockTimes | None, field: str) -> str:
     return "-" if value is None else form.format(unit * value)
 
 
-def lineage(compared: Rows) -> Section:
-    """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
+def operating(row: SystemRow) -> list[Path]:
+    """The evaluations whose operating points are shown with a system's scores."""
+    return list(filter(None, map(with_operating_points, row.paths)))
+
+
+def lineage(compared: Rows, others: Iterable[Path] = ()) -> Section:
+    """Every stage behind the numbers, once: what it is, the command that made it, its hash.
+
+    others: evaluations that some of the numbers are from, beside those of the systems.
+    """
+    evaluations = [path for row in compared for path in row.paths]
     stages: dict[Path, manifest.Manifest] = {}
-    for row in compared:
-        for path in chain.from_iterable(map(_stages, row.paths)):
-            stages.setdefault(path, manifest.read(path))
+    for path in chain.from_iterable(map(_stages, [*evaluations, *others])):
+        stages.setdefault(path, manifest.read(path))
     lines = []
     for path, stage in sorted(stages.items(), key=lambda item: manifest.KINDS.index(item[1].kind)):
         name = path.parent.name

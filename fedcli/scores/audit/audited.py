@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ... import console
-from ...data import manifest, transforms
+from ...data import manifest, shared_patients, transforms
 from ...data.pool import pool_of
 from ...data.shard import Shard
 from ...errors import FedcliError, UsageError, nearest
@@ -156,6 +156,8 @@ def _build(
         "hospital": [],
         "inversion": None,
     }
+    if shared_patients.KEY in run.data.body:
+        facts[shared_patients.KEY] = run.data.body[shared_patients.KEY]
     if "privacy" in run.manifest.body:
         facts["privacy"] = run.manifest.body["privacy"]
     if not alone:

@@ -24,7 +24,7 @@ class OperatingPoint:
     """An image is called `positive` where its probability of it is at least the threshold.
 
     images: validation images that the threshold was chosen on. data, sha256: name and hash of the
-    data they are from.
+    data they are from. scores: the evaluation that chose it; None of an exported model.
     """
 
     positive: str
@@ -33,6 +33,7 @@ class OperatingPoint:
     images: int
     data: str = ""
     sha256: str = ""
+    scores: Path | None = None
 
     @property
     def name(self) -> str:
@@ -85,7 +86,15 @@ def _points(run: Path, scores: Path) -> Iterator[OperatingPoint]:
     for (name, version), operating in select(clinical, "classes/*/*/operating/*"):
         threshold = operating["thresholds"].get("")
         if version == "clean" and operating["choice"] == POOLED and threshold is not None:
-            yield OperatingPoint(name, operating["rule"], threshold, images, data, sha256)
+            yield OperatingPoint(
+                name,
+                operating["rule"],
+                threshold,
+                images,
+                data,
+                sha256,
+                scores,
+            )
 
 
 def chosen_on(run: Path, external: Mapping[str, Any] | None) -> tuple[str, str]:

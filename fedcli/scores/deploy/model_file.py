@@ -345,7 +345,10 @@ def _safetensors(
     tensors = {}
     for name, tensor in module.net.state_dict().items():
         tensors[name] = tensor.detach().cpu().contiguous()
+    path.touch()
+    mode = path.stat().st_mode  # of the umask: its own files may be read by nobody else
     _needed("safetensors.torch").save_file(tensors, str(path))
+    path.chmod(mode)
 
 
 def _load_safetensors(path: Path, module: PreparedModel) -> Scorer:
