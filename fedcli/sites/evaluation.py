@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..data.image_counts import UNKNOWN
 from ..errors import FedcliError, UsageError, nearest
 from ..federation.state import read_tensors
@@ -104,10 +104,15 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
                 )
                 answers = sites.tallies(number, model, federation.data.roster)  # type: ignore[attr-defined]
                 by_round.append(answers)
+            described = sites.descriptions  # type: ignore[attr-defined]
+            shared = {}
+            for client in federation.data.roster:
+                shared[client] = described[client].get(shared_patients.KEY)
             return _scored(
                 path,
                 _Answers(rounds, by_round, data["classes"], attributes),
                 folder,
+                shared_patients.of_sites(shared).get(shared_patients.KEY),
             )
 
         return manifest.stage(
@@ -345,10 +350,16 @@ def _score(tally: Tally) -> dict[str, Any]:
     return tally.score() | {"patients": Patients(tally.images, tally.table.sum(1))}
 
 
-def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
+def _scored(
+    path: Path,
+    answers: _Answers,
+    folder: Path,
+    shared: shared_patients.Shared | None = None,
+) -> dict[str, Any]:
     """Write the scores of a run into a folder, and return the facts for their manifest.
 
-    path: of its run.json. Raises FedcliError where no image counts.
+    path: of its run.json. shared: the patients of test images who also have training images.
+    Raises FedcliError where no image counts.
     """
     clean = answers.pooled[CLEAN][-1]
     if not clean[ALL].images:
@@ -385,6 +396,7 @@ def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
         personal_models=personal_models,
         grouped=answers.grouped(clean, answers.last),
         curves={version: answers.curves(version) for version in answers.pooled},
+        shared_patients=dict(shared) if shared else None,
         clients=clients,
         table=table,
     ).write(folder)
