@@ -91,21 +91,28 @@ def with_tests(unit: str | None, holdings: Holdings, tested: Ids) -> Entry:
 
 
 def of_client(data: Path, client: str) -> Entry:
-    """The entry of the images that one client of a partition or corruption holds, with parts that
-    share no patient; an empty one where no patient is known.
+    """The entry of the images that one client of a partition or corruption holds; an empty one
+    where no patient is known.
     """
     pool, rows, _ = holdings(data)
     if pool.patient is None:
         return {}
     ids = {part: pool.patient[part_rows].tolist() for part, part_rows in rows[client].items()}
+    unit = manifest.read(manifest.above(data, "dataset")).body["unit"]
+    return of_site(unit, ids["train"], ids["val"], ids["test"])
+
+
+def of_site(unit: str | None, train: Ids, val: Ids, test: Ids) -> Entry:
+    """The entry of a site, with the parts that share no patient; an empty one where no patient of a
+    test or validation image is known.
+
+    Arguments are those of counted().
+    """
     parts = {}
-    for part, count in _by_part(ids["train"], ids["val"], ids["test"]).items():
+    for part, count in _by_part(train, val, test).items():
         if count["of"]:
             parts[part] = count
-    if not parts:
-        return {}
-    unit = manifest.read(manifest.above(data, "dataset")).body["unit"]
-    return {KEY: {"unit": noun(unit), **parts}}
+    return {KEY: {"unit": noun(unit), **parts}} if parts else {}
 
 
 def of_sites(entries: Mapping[str, Shared | None]) -> Entry:

@@ -123,7 +123,7 @@ def describe(
         "images": images,
         "counts": visible,
         "versions": versions(),
-        **_patients_of_both(data, client, smallest),
+        **patients_shown(shared_patients.of_client(data, client), smallest),
     }
     if body.get("sample"):
         description["sample"] = True
@@ -132,20 +132,27 @@ def describe(
     return description
 
 
-def _patients_of_both(data: Path, client: str, smallest: int) -> dict[str, Any]:
-    """The number of patients of test and validation images who also have training images here.
+def patients_shown(entry: dict[str, Any], smallest: int) -> dict[str, Any]:
+    """The entry of a site on patients of both test and training images, without small numbers.
 
     None stands for a number that is small, or from which the number of the other patients would
-    follow where that is small.
+    follow where that is small. entry: as of shared_patients.of_site().
     """
-    entry = shared_patients.of_client(data, client)
-    for part in shared_patients.WORDS:
-        count = entry.get(shared_patients.KEY, {}).get(part)
-        if count:
-            cells = {"shared": count["shared"], "others": count["of"] - count["shared"]}
-            count["shared"] = hidden(cells, smallest)["shared"]
-            count["of"] = hidden({"of": count["of"]}, smallest)["of"]
-    return entry
+    shown: dict[str, Any] = {}
+    for key, content in entry.items():
+        shown[key] = {"unit": content["unit"]}
+        for part in shared_patients.WORDS:
+            if part in content:
+                shown[key][part] = _count_shown(content[part], smallest)
+    return shown
+
+
+def _count_shown(count: Mapping[str, int], smallest: int) -> dict[str, int | None]:
+    cells = {"shared": count["shared"], "others": count["of"] - count["shared"]}
+    return {
+        "shared": hidden(cells, smallest)["shared"],
+        "of": hidden({"of": count["of"]}, smallest)["of"],
+    }
 
 
 def quality(
