@@ -1,7 +1,8 @@
 """Small federations whose test images are drawn at random, and what an evaluation over their sites says of them."""
 
+import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,19 @@ from fedcli import metrics
 from fedcli.comparison import resampling
 from fedcli.comparison.cautions import hidden_groups, unreliable_groups
 from fedcli.comparison.systems import LAST5, Scored
-from fedcli.data import manifest
+from fedcli.data import manifest, shared_patients
 from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError
 from fedcli.metrics.metric import PROBABILITIES
-from fedcli.reporting import single_runs
+from fedcli.reporting import head, pipelines, single_runs
+from fedcli.reporting.cards import cards
+from fedcli.reporting.rows import rows
 from fedcli.scores import views
 from fedcli.scores.facts import ScoredImages, facts
 from fedcli.scores.scores import Part, RunScores
 from fedcli.scores.table import Where
 from fedcli.sites import answers, evaluation
-from fedcli.sites.description import hidden
+from fedcli.sites.description import hidden, patients_shown
 from fedcli.sites.tallies import FINE, tallied, to_arrays
 
 CLIENTS = "north", "south", "west"
@@ -32,6 +35,10 @@ SUMMED = 5  # an equity-scaled AUC sums up to three distances of two AUCs, and h
 EXACT = re.compile(r"to ([\d.]+) in groups")
 IN_GROUP = re.compile(r"([\d,]+) of ([\d,]+) images (?:is|are) hidden by the sites' policies")
 IN_ALL = re.compile(r"([\d,]+) of ([\d,]+) test images are scored")
+LEFT_OUT = re.compile(r"([\d,]+) (?:is|are) hidden by the sites' policies")
+OF_SITE = re.compile(r"(north|south|west): (some|[\d,]+)(?: of ([\d,]+))?")
+OF_ALL = re.compile(r"(some|[\d,]+)(?: of ([\d,]+))? test patients")
+PARTS = "train", "val", "test"
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Hospital:
     groups: dict[str, np.ndarray]  # attribute -> [N], -1 unknown
     logits: list[np.ndarray]  # [N, C] of each round
     smallest: int
+    patients: dict[str, list[str]] = field(default_factory=dict)  # of the images of each part
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,22 @@ def _hospital(rng, classes, attributes):
     for _ in ROUNDS:
         noise = rng.normal(0, 1, (count, classes))
         logits.append(noise + shift + np.eye(classes)[y])
-    return Hospital(y, groups, logits, int(rng.choice([1, 2, 5, 10])))
+    return Hospital(y, groups, logits, int(rng.choice([1, 2, 5, 10])), _patients(rng, count))
+
+
+def _patients(rng, count):
+    """The patients of images that are divided image by image, patient by patient, or of whom nobody knows."""
+    most = int(rng.choice([0, 8, 40, 200]))
+    if not most:
+        return {}
+    beginning = {"train": 0, "val": 0, "test": 0}
+    if rng.random() < 0.3:
+        beginning["test"] = most
+    ids = {}
+    for part, images in (("train", 2 * count), ("val", count // 4), ("test", count)):
+        numbers = beginning[part] + rng.integers(0, most, images)
+        ids[part] = [str(number) for number in numbers]
+    return ids
 
 
 def answered(federation):
@@ -156,6 +179,16 @@ def _answer(federation, client, hospital, r):
     return answers.counts((scalars, arrays), known(federation, client))
 
 
+def shared_by_site(federation):
+    """The entry on shared patients that each site describes; None of one that knows no patient."""
+    entries = {}
+    for client, hospital in federation.hospitals.items():
+        ids = hospital.patients
+        entry = shared_patients.of_site("patient", *map(ids.get, PARTS)) if ids else {}
+        entries[client] = patients_shown(entry, hospital.smallest).get(shared_patients.KEY)
+    return entries
+
+
 def scored(
     federation, run: Path, folder: Path, *, attributes_scored=(), refused=False
 ) -> RunScores | None:
@@ -167,6 +200,7 @@ def scored(
     attributes = {name: federation.attributes[name] for name in names}
     of_sites = evaluation._Answers(ROUNDS, answered(federation), federation.classes, attributes)
     options = {"by": names, "federated": True, "rounds": ROUNDS}
+    shared = shared_patients.of_sites(shared_by_site(federation)).get(shared_patients.KEY)
     try:
         path = manifest.stage(
             "scores",
@@ -174,7 +208,7 @@ def scored(
             made_by=["evaluate"],
             options=options,
             parents=[run],
-            build=lambda temporary: evaluation._scored(run, of_sites, temporary),
+            build=lambda temporary: evaluation._scored(run, of_sites, temporary, shared),
         )
     except FedcliError as error:
         if refused or "enough test images at every site" not in error.sentence:
@@ -203,17 +237,111 @@ def faults(federation, scores: RunScores, folder: Path) -> list[str]:
         rounds = [(number, [table]) for number, table in zip(ROUNDS, logits, strict=True)]
         where = Where("clean", client=client)
         pooled = facts(where, images, rounds, federation.attributes)
+        if len(classes) < len(federation.classes):
+            pooled = _as_hidden(pooled, where, len(federation.classes))
         part = scores.part(client=client)
         faults_found += _wrong_lines(federation, scores, clients, pooled, where)
         faults_found += _wrong_between(
             part, Part.of(Where(client=client), pooled), federation, _exact(scores)
         )
         groupings = scores.clients[client].groups if client else scores.grouped
-        faults_found += _wrong_unknown(images, groupings)
+        hidden_classes = [
+            name for c, name in enumerate(federation.classes) if c not in classes
+        ]
+        faults_found += _wrong_unknown(images, groupings, hidden_classes)
         if not client:
             truth = replace(scores, table=pooled, warning="")
             faults_found += _wrong_prints(federation, scores, truth, folder)
+    faults_found += _wrong_patients(federation, scores)
+    faults_found += _wrong_share(federation, scores, classes, folder)
     return [*faults_found, *_wrong_warning(federation, scores, classes)]
+
+
+def _as_hidden(pooled, where, classes):
+    """Scores of all images together as they may be said where some classes are hidden: of one class accuracy alone."""
+    table = {}
+    missing = len(pooled[where._replace(metric="accuracy")].missing)
+    for line, score in pooled.items():
+        small = re.sub(r"(\d|no) (test )?image(s?)(?! of)", r"\1 scored image\3", score.small)
+        small = re.sub(r"(\d) image(s?)", r"\1 scored image\2", small)
+        is_of_one = classes - max(missing, len(score.missing)) < 2
+        values = score.values
+        if is_of_one and line.metric != "accuracy":
+            values = [None] * len(values)
+        table[line] = replace(score, small=small, values=values)
+    return table
+
+
+def _number(text):
+    return int(text.replace(",", "")) if text and text != "some" else None
+
+
+def _true_patients(federation):
+    """Shared and all test patients of each site that knows them."""
+    counts = {}
+    for client, hospital in federation.hospitals.items():
+        if hospital.patients:
+            ids = {part: set(of_part) for part, of_part in hospital.patients.items()}
+            shared = ids["test"] & (ids["train"] | ids["val"])
+            counts[client] = len(shared), len(ids["test"])
+    return counts
+
+
+def _wrong_patients(federation, scores):
+    """Numbers of patients on both sides of a split that are not so, or that a policy hides; a silence about them."""
+    whole = shared_patients.sentence(scores.shared_patients)
+    sentence = whole.partition(" validation ")[0]
+    truth = _true_patients(federation)
+    sharing = {client for client, (shared, _) in truth.items() if shared}
+    printed = {client: numbers for client, *numbers in OF_SITE.findall(sentence)}
+    if sharing - printed.keys():
+        yield f"patients of {sorted(sharing - printed.keys())} are on both sides, and it says {sentence!r}"
+    for client, numbers in printed.items():
+        shared, of_all = map(_number, numbers)
+        if shared not in (None, truth[client][0]) or of_all not in (None, truth[client][1]):
+            yield f"{client}: {numbers}, not {truth[client]}"
+        smallest = federation.hospitals[client].smallest
+        others = truth[client][1] - truth[client][0]
+        if shared is not None and (0 < shared < smallest or 0 < others < smallest):
+            yield f"{client}: a small number of patients is shown by {sentence!r}"
+        if (shared is None) and "hidden by the sites' policies" not in whole:
+            yield f"{client} hides a number, and nothing says so: {sentence!r}"
+    total = OF_ALL.search(sentence)
+    sums = [sum(column) for column in zip(*truth.values(), strict=True)]
+    for text, true in zip(total.groups() if total else (), sums, strict=False):
+        if _number(text) not in (None, true):
+            yield f"{sentence!r}, where it is {true}"
+
+
+def _wrong_share(federation, scores, classes, folder):
+    """Reports, cards and JSON of scores of some classes that do not say their share of the test images."""
+    total = sum(len(hospital.y) for hospital in federation.hospitals.values())
+    images, _ = federation.images([*federation.hospitals], classes)
+    count = len(images.y)
+    is_part = len(classes) < len(federation.classes)
+    (row,) = rows([folder / "scores.json"], warned=True)
+    (card, *_) = cards(row)
+    words = " ".join(head.about([row]))
+    brief = json.loads(json.dumps(pipelines.of_row(row)))
+    facts_of_card = dict(card.facts)
+    for name, text in {"report": words, "card": facts_of_card["Test images"]}.items():
+        counts = _counts(IN_ALL, text)
+        if counts != ([count, total] if is_part else []):
+            yield f"the {name} says {text!r}, of {count} scored of {total} images"
+        hidden_images = LEFT_OUT.search(text)
+        if is_part and _number(hidden_images[1]) != total - count:
+            yield f"the {name} says {text!r}, where {total - count} are hidden"
+    present = sorted({federation.classes[c] for c in images.y})
+    if is_part and brief["unscored"]["scored"] != present:
+        yield f"its classes are {brief['unscored']['scored']}, not {present}"
+    headline = brief["scores"]["balanced_accuracy"]["clean"]["mean"]
+    if is_part and len(present) < 2:
+        if headline is not None or scores.versions["clean"]["balanced_accuracy"].interval:
+            yield "the recall of one class is called balanced accuracy"
+        if "accuracy and no other score" not in words:
+            yield f"nothing says why there is no score: {words!r}"
+        if not pipelines.broken(pipelines.limits(["balanced accuracy < 1"]), [row]):
+            yield "a limit of a score that is not there is passed"
 
 
 def _tolerance(metric, exact):
@@ -316,12 +444,16 @@ def _wrong_between(part, pooled, federation, exact):
                 yield f"{attribute}: a worst group among some groups alone"
 
 
-def _wrong_unknown(images, groupings):
+def _wrong_unknown(images, groupings, hidden_classes):
     for name, grouped in groupings.items():
         true = int((images.groupings[name][0] < 0).sum())
         if grouped.unknown not in (None, true):
             yield f"{name} is unknown of {grouped.unknown} images, not of {true}"
-        expected = images.grouped()[name].undefined_rates
+        expected = [
+            text
+            for text in images.grouped()[name].undefined_rates
+            if not any(f"rate of {absent} in" in text for absent in hidden_classes)
+        ]
         if not grouped.hidden and grouped.undefined_rates != expected:
             yield f"{name} lacks the rates {grouped.undefined_rates}, not {expected}"
         if grouped.hidden and grouped.undefined_rates:

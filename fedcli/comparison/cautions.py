@@ -13,7 +13,7 @@ from ..errors import FedcliError
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
-from ..scores.groups import JOIN
+from ..scores.groups import JOIN, NO_IMAGE
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import RunScores
@@ -390,7 +390,7 @@ def _why_small(score: Score) -> str:
     """The reason why a group of a test set has no reliable score; "" if it has one."""
     if score.count or score.hidden:
         return score.small
-    return "no test image"
+    return score.small or NO_IMAGE
 
 
 def unreliable_groups(scores: RunScores) -> list[str]:

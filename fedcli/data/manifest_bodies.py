@@ -45,8 +45,9 @@ ATTACK = {
     "patch?": int,
     "flip?": {str: str},
 }
-COUNT = {"shared": int, "of": int}  # patients
-SHARED = {"unit": str, "test?": COUNT, "val?": COUNT}
+COUNT = {"shared": (int, None), "of": (int, None)}  # patients; None: hidden by a site
+SHARED_BY_PART = {"test?": COUNT, "val?": COUNT}
+SHARED = {"unit": str, **SHARED_BY_PART, "sites?": {str: SHARED_BY_PART}}
 DATA = {
     **POOLED,
     "task?": str,
@@ -160,6 +161,7 @@ BODIES = {
         "versions": {str: str},
         "data": {str: str},
         "roster": [{"client": str, "train": int, "val": int, "test": int}],
+        "shared_patients?": SHARED,
     },
     "run": {
         "method": str,

@@ -18,6 +18,9 @@ from numpy import ndarray
 from ..labels import UNKNOWN, YES
 from .metric import GROUPS, OF_EACH, Scores, metric, names, registered
 
+CLASS_RATES = "true positive rate", "false positive rate"
+TRUE_POSITIVE, FALSE_POSITIVE = CLASS_RATES
+
 
 def decided(
     guess: ndarray,
@@ -185,7 +188,7 @@ def undefined_rates(
             continue
         for c in columns:
             if not having[g, c]:
-                texts.append(f"true positive rate of {classes[c]} in {value}")
+                texts.append(f"{TRUE_POSITIVE} of {classes[c]} in {value}")
             if not lacking[g, c]:
-                texts.append(f"false positive rate of {classes[c]} in {value}")
+                texts.append(f"{FALSE_POSITIVE} of {classes[c]} in {value}")
     return texts

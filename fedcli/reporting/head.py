@@ -208,6 +208,8 @@ def _test_images(systems: Rows) -> str:
             if score.unit.startswith("patient"):
                 text += f" of {score.units:,} patients"
             text += "."
+            if row.scores.unscored:
+                text = f"{capital(row.scores.unscored.sentence)}."
             for sentence in row.shared_patients:
                 text += f" {sentence}."
         texts.append(text)

@@ -84,13 +84,22 @@ def of_row(row: SystemRow) -> Brief:
         "rounds": row.at,
         "images": scores.images,
         "scores": by_metric,
-        "chance": {scores.usual[0]: 1 / max(scores.answers(), 1), scores.usual[1]: 0.5},
+        "chance": _chance(scores),
         "groups": groups,
         "paths": [str(path) for path in row.paths],
     }
+    if scores.unscored:
+        body["unscored"] = {**asdict(scores.unscored), "sentence": scores.unscored.sentence}
     if scores.adapted:
         body["adapted"] = asdict(scores.adapted)
     return body
+
+
+def _chance(scores: RunScores) -> Brief:
+    """What guessing scores in the usual metrics; {} where sites show one class alone."""
+    if scores.unscored and scores.answers() < 2:
+        return {}
+    return {scores.usual[0]: 1 / max(scores.answers(), 1), scores.usual[1]: 0.5}
 
 
 def _groups(row: SystemRow, attribute: str, version: str) -> Brief:

@@ -67,7 +67,8 @@ def by_group(run: Scored, metric: str = "") -> Iterator[ReportTable]:
     facts = [scores.name, seed, _rounds_in_words(run, metric)]
     caption = f"{', '.join(filter(None, facts))}: {title(metric)} in %, 95 % interval"
     for attribute, versions in scores.groups.items():
-        columns = [attribute, "images", *[words.get(version, version) for version in versions]]
+        images = "scored images" if scores.unscored else "images"
+        columns = [attribute, images, *[words.get(version, version) for version in versions]]
         if len(versions) > 1:
             cause = "noise" if words[MODELS[1]] == "noisy" else "corruption"
             columns.append(f"lost to {cause}")

@@ -365,11 +365,11 @@ def _reasons(
     every_class: whether the score needs every class, so that few images of one of them are a
     reason.
     """
+    patients: Patients = part["patients"]
     if not part["count"]:
-        return "no test image"
+        return patients.none
     overall_missing = overall["classes_missing"]
     lacking = [classes[c] for c in part["classes_missing"] if c not in overall_missing]
-    patients: Patients = part["patients"]
     reasons = []
     if patients.few:
         reasons.append(patients.few)

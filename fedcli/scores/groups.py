@@ -22,6 +22,7 @@ SMALL = 30  # images; below it one image moves a score by more than three points
 FEW = 10  # patients of a class; a score that needs the class is unreliable with fewer
 FEWEST = 2  # patients of a class; a score that needs the class has no interval with fewer
 JOIN = "; "  # between the reasons of one group
+NO_IMAGE = "no test image"
 NAMED = 4  # classes or labels that a reason names
 
 
@@ -33,7 +34,8 @@ class Patients:
         count: all of them.
         by_class: those with an image of each class [C]; of several labels, with each label and
             without it [L, 2].
-        unit: "patient", or "image" where no patient has several.
+        unit: "patient", or "image" where no patient has several; "scored image" where sites hide
+            classes.
     """
 
     count: int
@@ -81,6 +83,11 @@ class Patients:
             by_class[: len(patients.by_class)] += patients.by_class
         unit = "image" if self.unit == other.unit == "image" else "patient"
         return Patients(self.count + other.count, by_class, unit)
+
+    @property
+    def none(self) -> str:
+        """Words on a group without any image."""
+        return f"no {self.unit}" if self.unit.endswith(" image") else NO_IMAGE
 
     @property
     def few(self) -> str:

@@ -6,7 +6,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from .table import Number
+from ..console import listed
+from .table import BY_POLICIES, Number
 
 SHOT_GROUPS = ("head", "medium", "tail")  # classes with many, some and few training images
 MODELS = ("clean", "corrupted")  # versions of the test images that models are shown
@@ -45,6 +46,35 @@ class Grouped:
     unknown: int | None = 0
     undefined_rates: list[str] = field(default_factory=list)
     hidden: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unscored:
+    """Test images of classes that sites hide, which no score covers.
+
+    images, of: their number, and that of all test images. scored: names of the other classes.
+    cells: the smallest that sites show, in words.
+    """
+
+    images: int
+    of: int
+    scored: list[str]
+    cells: str
+
+    @property
+    def sentence(self) -> str:
+        """The share of the test images that is scored, and the scores that it is too little for."""
+        count = self.of - self.images
+        classes = listed(self.scored) if self.scored else "no class"
+        are = "is" if self.images == 1 else "are"
+        text = (
+            f"{count:,} of {self.of:,} test images are scored, those of {classes}; "
+            f"{self.images:,} {are} {BY_POLICIES} ({self.cells})"
+        )
+        return f"{text}; {ONE_CLASS}" if len(self.scored) < 2 else text
+
+
+ONE_CLASS = "of one class alone there is accuracy and no other score"
 
 
 @dataclass(frozen=True)

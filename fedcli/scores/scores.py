@@ -33,6 +33,7 @@ from .parts import (
     Shots,
     Stage,
     Traffic,
+    Unscored,
     decode,
 )
 from .table import TRAINED_AT, Score, Table, Where, tree
@@ -150,7 +151,7 @@ class Part:
         return None
 
 
-OPTIONAL = ("adapted", "shared_patients")  # left out of scores.json where there are none
+OPTIONAL = ("adapted", "shared_patients", "unscored")  # left out of scores.json where there are none
 MADE_UP = "SYNTHETIC data"  # in the label of a run
 SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 
@@ -165,6 +166,7 @@ class RunScores:
         grouped: attribute -> test images in no group. severities: kind -> severity.
         shared_patients: those of test images who have training images, of the shape in
             data/shared_patients.py.
+        unscored: the test images of classes that sites hide; None where every class is scored.
         table: the lines of scores.csv.
     """
 
@@ -199,6 +201,7 @@ class RunScores:
     shots: Shots | None = None
     train_images: int = 0
     shared_patients: Facts | None = None
+    unscored: Unscored | None = None
     clients: dict[str, Client] = field(default_factory=dict)
     table: Table = field(default_factory=dict, repr=False, compare=False)
 
@@ -325,7 +328,7 @@ class RunScores:
 
     @property
     def images(self) -> int:
-        """Clean test images."""
+        """Clean test images that are scored."""
         return next(iter(self.versions["clean"].values())).count
 
     @cached_property

@@ -16,6 +16,7 @@ from ..stages.call import source
 from ..system import terminal
 
 if TYPE_CHECKING:
+    from .description import Described
     from .policy import Policy, Privacy
     from .site import Site
 
@@ -100,6 +101,7 @@ def site(
         device=device,
     )
     content = own_site.description
+    _say_shared_patients(content)
     if action == "describe":
         if quality:
             images = content["images"]
@@ -125,6 +127,15 @@ def site(
         show_json({"description": content, "policy": asdict(allowed)})
     else:
         _check(own_site)
+
+
+def _say_shared_patients(content: "Described") -> None:
+    """Warn of patients of test images who also have training images, as a coordinator reads it."""
+    from ..data import shared_patients
+
+    text = shared_patients.sentence(content.get(shared_patients.KEY))
+    if text:
+        console.warn(text)
 
 
 def _run(site: "Site", socket: Path | None, nvflare: Path | None) -> None:
@@ -180,7 +191,8 @@ def _allowed(site: "Site") -> list[list[str]]:
         [
             "sent once",
             f"the counts below (those under {policy.smallest_cell} are hidden, and others that "
-            "would reveal them), names of classes and groups, size and channels of the images, a "
+            "would reveal them), how many patients of test images also have training images if "
+            "patients are known, names of classes and groups, size and channels of the images, a "
             "checksum of the data, software versions",
         ],
         [

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import __version__
-from ..data import image_counts, manifest, manifest_bodies
+from ..data import image_counts, manifest, manifest_bodies, shared_patients
 from ..data.image_counts import MOST_IMAGES
 from ..data.quality import NAMES
 from ..data.quality import cells as in_cells
@@ -50,6 +50,7 @@ SHAPE = {
     "counts": {str: {str: {str: (int, None)}}},
     "versions": {str: str},
     "quality?": {str: [[int]]},
+    "shared_patients?": {"unit": str, **manifest_bodies.SHARED_BY_PART},
 }
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
 Value = TypeVar("Value")
@@ -122,12 +123,36 @@ def describe(
         "images": images,
         "counts": visible,
         "versions": versions(),
+        **patients_shown(shared_patients.of_client(data, client), smallest),
     }
     if body.get("sample"):
         description["sample"] = True
     if client in body.get("label_noise", {}):  # then it trains on other labels
         description["label_noise"] = True
     return description
+
+
+def patients_shown(entry: dict[str, Any], smallest: int) -> dict[str, Any]:
+    """The entry of a site on patients of both test and training images, without small numbers.
+
+    None stands for a number that is small, or from which the number of the other patients would
+    follow where that is small. entry: as of shared_patients.of_site().
+    """
+    shown: dict[str, Any] = {}
+    for key, content in entry.items():
+        shown[key] = {"unit": content["unit"]}
+        for part in shared_patients.WORDS:
+            if part in content:
+                shown[key][part] = _count_shown(content[part], smallest)
+    return shown
+
+
+def _count_shown(count: Mapping[str, int], smallest: int) -> dict[str, int | None]:
+    cells = {"shared": count["shared"], "others": count["of"] - count["shared"]}
+    return {
+        "shared": hidden(cells, smallest)["shared"],
+        "of": hidden({"of": count["of"]}, smallest)["of"],
+    }
 
 
 def quality(
@@ -198,7 +223,8 @@ def _check_bound(number: int, unit: str, least: int = 0) -> None:
 
 
 def check_numbers(description: Described) -> None:
-    """Raises SiteError for numbers of images that do not add up."""
+    """Raises SiteError for numbers of images or patients that do not add up."""
+    _check_patients(description)
     for column in ("class", *description["attributes"]):
         parts = description["counts"].get(column, {})
         for part in PARTS:
@@ -212,6 +238,21 @@ def check_numbers(description: Described) -> None:
                 raise SiteError(
                     f"its numbers of images by {column!r} do not add up to {images} of {part!r}"
                 )
+
+
+def _check_patients(description: Described) -> None:
+    """Raises SiteError for patients of test and training images who cannot be that many."""
+    entry = description.get(shared_patients.KEY, {})
+    for part in shared_patients.WORDS:
+        count = entry.get(part, {"shared": 0, "of": 0})
+        images = description["images"][part]
+        of_all = images if count["of"] is None else count["of"]
+        if not 0 <= (count["shared"] or 0) <= of_all <= images:
+            raise SiteError(
+                f"its numbers of patients of {part!r} do not fit its {images} images of that part"
+            )
+    if entry and entry["unit"] not in (shared_patients.PATIENTS, shared_patients.LESIONS):
+        raise SiteError(f"it counts {entry['unit'][:40]!r}, which are neither patients nor lesions")
 
 
 def check_name(client: str) -> None:

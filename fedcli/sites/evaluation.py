@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..data.image_counts import UNKNOWN
 from ..errors import FedcliError, UsageError, nearest
 from ..federation.state import read_tensors
 from ..io.hdf5 import create_hdf5
 from ..methods.registry import resolve
-from ..metrics.parity import parity, undefined_rates
+from ..metrics.parity import CLASS_RATES, parity, undefined_rates
 from ..options import path_of
 from ..runs.assembly import assemble, open_parent
 from ..runs.chosen_engine import opened
@@ -37,7 +37,7 @@ from ..scores.evaluate import DATA, about
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import of_model, over_rounds
 from ..scores.groups import Patients
-from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
+from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint, Unscored
 from ..scores.scores import RunScores
 from ..scores.statistics.intervals import Answered
 from ..scores.table import BY_POLICIES, Score, Table, Where
@@ -56,6 +56,7 @@ from .tallies import (
 )
 
 Result = TypeVar("Result")
+SCORED_IMAGE = "scored image"  # where others are of hidden classes
 # attribute and group -> its images, and a sentence on those that are hidden
 _Hidden = dict[tuple[str, str], tuple[int, str]]
 
@@ -104,10 +105,15 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
                 )
                 answers = sites.tallies(number, model, federation.data.roster)  # type: ignore[attr-defined]
                 by_round.append(answers)
+            described = sites.descriptions  # type: ignore[attr-defined]
+            shared = {}
+            for client in federation.data.roster:
+                shared[client] = described[client].get(shared_patients.KEY)
             return _scored(
                 path,
                 _Answers(rounds, by_round, data["classes"], attributes),
                 folder,
+                shared_patients.of_sites(shared).get(shared_patients.KEY),
             )
 
         return manifest.stage(
@@ -235,8 +241,8 @@ class _Answers:
         for round, of_round in zip(self.rounds, tallies, strict=True):
             decisions = self._decisions(of_round)
             differences = {name: parity(counts) for name, counts in decisions.items()}
-            groups = self.by_group(of_round, _score)
-            scores = _score(of_round[ALL])
+            groups = self.by_group(of_round, self._score)
+            scores = self._score(of_round[ALL])
             table = of_model(
                 where,
                 round,
@@ -246,8 +252,34 @@ class _Answers:
                 self.classes,
             )
             _hide(table, round, hidden)
+            if self.hidden_classes:
+                _leave_out_of_one_class(table, len(scores["classes_missing"]), len(self.classes))
             tables.append(table)
         return over_rounds(tables)
+
+    def _score(self, tally: Tally) -> dict[str, Any]:
+        """The scores of a tally, with its images of each class.
+
+        Nobody knows which of them are of one patient.
+        """
+        unit = SCORED_IMAGE if self.hidden_classes else "image"
+        return tally.score() | {"patients": Patients(tally.images, tally.table.sum(1), unit)}
+
+    @property
+    def unscored(self) -> Unscored | None:
+        """The test images of hidden classes; None where no site hides one."""
+        if not self.hidden_classes:
+            return None
+        scored = self.pooled[CLEAN][-1][ALL]
+        images = sum(answer.images for answer in self.last.values())
+        names = [self.classes[c] for c in np.flatnonzero(scored.table.sum(1))]
+        cells = f"cells under {_smallest(self.hiding.values())}"
+        return Unscored(images - scored.images, images, names, cells)
+
+    @property
+    def hiding(self) -> dict[str, Answer]:
+        """The sites that hide classes."""
+        return {client: answer for client, answer in self.last.items() if answer.hidden_classes}
 
     def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
         """Attribute -> images of each group by true and predicted class [G, C, C]."""
@@ -272,13 +304,20 @@ class _Answers:
                     hidden[name],
                 )
             else:
-                undefined = undefined_rates(
-                    tables,
-                    self.attributes[name],
-                    self.classes,
-                )
+                undefined = self._undefined_rates(name, tables)
                 by_attribute[name] = Grouped(tallies[ALL].images - int(tables.sum()), undefined)
         return by_attribute
+
+    def _undefined_rates(self, attribute: str, tables: np.ndarray) -> list[str]:
+        """The rates of scored classes that no image of a group defines. tables: of the groups
+        [G, C, C].
+        """
+        values = self.attributes[attribute]
+        of_hidden = set()
+        for c, value in product(self.hidden_classes, values):
+            of_hidden |= {f"{rate} of {self.classes[c]} in {value}" for rate in CLASS_RATES}
+        rates = undefined_rates(tables, values, self.classes)
+        return [rate for rate in rates if rate not in of_hidden]
 
     def _unknown(self, attribute: str, clients: Iterable[str]) -> int | None:
         """Images of these clients in no group, as described; None where one hides that."""
@@ -337,18 +376,28 @@ def _hide(table: Table, round: int, hidden: _Hidden) -> None:
             table[line] = replace(score, values=[None])
 
 
-def _score(tally: Tally) -> dict[str, Any]:
-    """The scores of a tally, with its images of each class.
+def _leave_out_of_one_class(table: Table, missing: int, classes: int) -> None:
+    """Take every score but the accuracy out where one class alone is scored: the others would say
+    of all classes what is so of that one.
 
-    Nobody knows which of them are of one patient.
+    missing: the number of classes that the whole test set of the table lacks, of all classes.
     """
-    return tally.score() | {"patients": Patients(tally.images, tally.table.sum(1))}
+    for line, score in table.items():
+        lacking = max(missing, len(score.missing))
+        if classes - lacking < 2 and line.metric != "accuracy":
+            table[line] = replace(score, values=[None])
 
 
-def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
+def _scored(
+    path: Path,
+    answers: _Answers,
+    folder: Path,
+    shared: shared_patients.Shared | None = None,
+) -> dict[str, Any]:
     """Write the scores of a run into a folder, and return the facts for their manifest.
 
-    path: of its run.json. Raises FedcliError where no image counts.
+    path: of its run.json. shared: the patients of test images who also have training images.
+    Raises FedcliError where no image counts.
     """
     clean = answers.pooled[CLEAN][-1]
     if not clean[ALL].images:
@@ -385,6 +434,8 @@ def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
         personal_models=personal_models,
         grouped=answers.grouped(clean, answers.last),
         curves={version: answers.curves(version) for version in answers.pooled},
+        shared_patients=dict(shared) if shared else None,
+        unscored=answers.unscored,
         clients=clients,
         table=table,
     ).write(folder)
@@ -417,8 +468,9 @@ def _add_interval(table: Table, where: Where, tally: Tally) -> None:
     logits, y = tally.rebuilt()
     answered = Answered([logits], y)
     for metric, resampled in answered.resampled().items():
-        if predictions.by_image(metric) or len(tally.table) == 2:
-            answered.mark(table[where._replace(metric=metric)], resampled, None)
+        score = table[where._replace(metric=metric)]
+        if score.last is not None and (predictions.by_image(metric) or len(tally.table) == 2):
+            answered.mark(score, resampled, None)
 
 
 def _curve(tally: Tally) -> Curve:
@@ -449,11 +501,9 @@ def _classes_note(answers: _Answers) -> str:
     if not answers.hidden_classes:
         return ""
     classes = [answers.classes[c] for c in answers.hidden_classes]
-    hiding = {name: answer for name, answer in answers.last.items() if answer.hidden_classes}
+    hiding = answers.hiding
     hide = "hides" if len(hiding) == 1 else "hide"
-    images = 0
-    for answer in answers.last.values():
-        images += answer.left_out + answer.versions[CLEAN][ALL].images
+    images = sum(answer.images for answer in answers.last.values())
     scored = answers.pooled[CLEAN][-1][ALL].images
     return (
         f"no score covers {console.listed(classes)}, whose test images {console.listed([*hiding])} "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..data import manifest, manifest_bodies
+from ..data import manifest, manifest_bodies, shared_patients
 from ..data.shard import Shard, Shards
 from ..errors import FedcliError
 from ..runs import settings
@@ -34,6 +34,9 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
     _, site = descriptions[0]
     body = {key: site[key] for key in (*manifest_bodies.POOLED, "dataset", "versions")}
     body |= {"roster": roster, "data": data}
+    body |= shared_patients.of_sites(
+        {site["client"]: site.get(shared_patients.KEY) for _, site in descriptions}
+    )
     slug = f"{site['dataset']}-{len(descriptions)}"
     if any(site.get("sample") for _, site in descriptions):
         body["sample"] = True

@@ -252,6 +252,11 @@ class Answer:
     groups: dict[str, dict[str, int | None]]  # attribute -> value -> its images; None: hidden
     smallest: int  # smaller cells are hidden
 
+    @property
+    def images(self) -> int:
+        """All test images of the site."""
+        return self.left_out + self.versions[CLEAN][ALL].images
+
 
 def tallied(
     logits: Array, shard: Shard, attributes: Attributes, smallest: int

@@ -106,6 +106,8 @@ def _facts(row: SystemRow) -> dict[str, str]:
     patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
     if patients:
         images += f" of {patients[0].units:,} patients or lesions"
+    if scores.unscored:
+        images = scores.unscored.sentence
     model = scores.model.get("name") or ""
     trained = scores.model.get("trainable")
     if model and trained:

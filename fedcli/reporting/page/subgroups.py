@@ -147,6 +147,8 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
     scores = rows[0].scores
     sentences = [GROUPS, unreliable(rows[0].each, attribute)]
     sentences.append(hidden_note(scores_of(rows), attribute))
+    if scores.unscored:
+        sentences.append("In brackets: scored images.")
     if len(rows) > 1:
         sentences.append("Bold marks the best, without a test.")
     missing = unknown_note(
@@ -180,7 +182,8 @@ def _decisions(
     if small_groups(scores, attribute):
         legend += UNSURE
     if undefined:
-        legend += f" Left out, as no image defines them: {', '.join(undefined)}."
+        image = "scored image" if scores.unscored else "image"
+        legend += f" Left out, as no {image} defines them: {', '.join(undefined)}."
     elif version != "clean":
         legend = ""
     unsure = [doubtful_decisions(row.scores, attribute, list(names)) for row in rows]
