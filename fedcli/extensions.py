@@ -128,6 +128,11 @@ def load(path: Path) -> Loaded:
     return _loaded[key]
 
 
+def loaded_files() -> list[Path]:
+    """The files of code that this process has run, for another one that is sent what is of them."""
+    return [path for path, _ in _loaded]
+
+
 def digest(path: Path) -> str:
     """sha256 of a file of code. Raises FedcliError."""
     return _read(path)[1]
