@@ -7,6 +7,7 @@ process and end when it ends. Arrays go through memory that both ends share, whe
 """
 
 import contextlib
+import io
 import multiprocessing
 import os
 import pickle
@@ -198,10 +199,24 @@ def _as_the_parent(words: frozenset[str], files: list[Path], work: bytes) -> Non
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     extensions.allow(words)
-    for path in files:
-        extensions.load(path)
-    setup, arguments = pickle.loads(work)
+    setup, arguments = _WithCode(files, work).load()
     setup(*arguments)
+
+
+class _WithCode(pickle.Unpickler):
+    """Reads what may be of files of code, which are run once something of them is read: after
+    modules of fedcli that they need, whose own names would else count as theirs.
+    """
+
+    def __init__(self, files: list[Path], work: bytes):
+        super().__init__(io.BytesIO(work))
+        self.files = files
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith(extensions.MODULE) and module not in sys.modules:
+            for path in self.files:
+                extensions.load(path)
+        return super().find_class(module, name)
 
 
 def _answered(pipe: Channel, failure: Answer | None) -> bool:
@@ -296,8 +311,7 @@ def one_each(
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
-    if shared_blocks.FORKS:
-        _preload(preload)
+    _preload(preload)
     waiting: Iterator[Any] = iter(tasks)
     free = deque(slots)
     running: dict[Workers, tuple[Any, Any]] = {}  # by the process of each: task and slot
@@ -352,7 +366,11 @@ def one_each(
 
 
 def _preload(module: str) -> None:
-    """Start Python's process that is forked for each worker, and imports the module once."""
+    """Start Python's process that is forked for each worker, and imports the module once; none
+    where processes are not forked.
+    """
+    if not shared_blocks.FORKS:
+        return
     multiprocessing.get_context("forkserver").set_forkserver_preload([module])
     # it would print a traceback
     with interrupts.left_to_parent(), _short_temporary_folder():

@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,7 @@ def begin() -> None:
         for name in names.split():
             if hasattr(module, name):
                 delattr(module, name)
+    tempfile._O_TMPFILE_WORKS = False  # which it has found out already
     for name, paths in PATHS.items():
         setattr(os, name, _of_a_mac(getattr(os, name), paths))
     io.open = builtins.open = _of_a_mac(io.open, 1)
@@ -117,7 +119,7 @@ def _on_disk(path: str | os.PathLike) -> str | os.PathLike:
     text = os.fspath(path)
     if not isinstance(text, str):
         return path
-    whole = os.path.join(os.getcwd(), text)  # noqa: PTH118
+    whole = os.path.abspath(text)  # noqa: PTH100 - Path asks the functions that are replaced
     if whole.startswith(HIDDEN):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
     folder = os.environ.get(FOLDER)

@@ -2,10 +2,10 @@
 
 A small network gains nothing from a second thread, but a second client can train beside the first.
 Workers are forked once, so that they share the images; where processes are not forked (see
-system/shared_blocks.py), each loads them, and all goes through pipes. A client always comes to the same worker,
-which keeps what it has computed of the client's images; the workers get about as many images each.
-A client's numbers depend on its task alone, so the bits are those of the default engine with as
-many threads.
+system/shared_blocks.py), each loads them, and all goes through pipes. A client always comes to the
+same worker, which keeps what it has computed of the client's images; the workers get about as many
+images each. A client's numbers depend on its task alone, so the bits are those of the default
+engine with as many threads.
 
 What all clients of a round receive is written to shared memory once, where every worker reads it,
 and a worker writes a trained model straight into the server's table. Only what a client keeps, or

@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent.parent))
 
-import pretended_mac  # noqa: E402
+import pretended_mac
 
 pretended_mac.begin()
