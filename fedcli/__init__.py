@@ -6,6 +6,7 @@
     run = fedcli.train("fedheal", noisy, rounds=20)
     fedcli.evaluate(run, by=["sex"]).to_frame()
     fedcli.report([run]).to("markdown")
+    fedcli.predictions(run)
     fedcli.predict(run, ["new.png"]).to_frame()
     fedcli.sweep(["fedavg", "fedheal"], noisy, seeds=3, rounds=20)
     fedcli.compare(["fedavg", "fedheal"])
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .stages.partition import partition
     from .stages.plot import plot
     from .stages.predict import predict
+    from .stages.predictions import predictions
     from .stages.prepare import prepare
     from .stages.report import report
     from .stages.train import estimate, train
@@ -50,6 +52,7 @@ __all__ = [
     "partition",
     "plot",
     "predict",
+    "predictions",
     "prepare",
     "report",
     "reproduce",

@@ -59,6 +59,7 @@ RETURNED = (
     "it was used"
 )
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+MODULE = "fedcli_file_"  # begins the name of the module of a file
 CODE = (  # help of --code
     "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a "
     "package or a hub; may be repeated"
@@ -128,6 +129,11 @@ def load(path: Path) -> Loaded:
     return _loaded[key]
 
 
+def loaded_files() -> list[Path]:
+    """The files of code that this process has run, for another one that is sent what is of them."""
+    return [path for path, _ in _loaded]
+
+
 def digest(path: Path) -> str:
     """sha256 of a file of code. Raises FedcliError."""
     return _read(path)[1]
@@ -152,7 +158,7 @@ def _read(path: Path) -> tuple[bytes, str]:
 def _run(path: Path, source: bytes, code: Code) -> Loaded:
     file = str(path.resolve())
     folder = hashlib.sha256(os.fsencode(file)).hexdigest()
-    module = ModuleType(f"fedcli_file_{path.stem}_{folder[:6]}{code.sha256[:6]}")
+    module = ModuleType(f"{MODULE}{path.stem}_{folder[:6]}{code.sha256[:6]}")
     module.__file__ = file
     sys.modules[module.__name__] = module  # dataclasses and pickle look it up
     try:

@@ -50,6 +50,26 @@ def test_the_image_is_built_on_a_python_that_is_said_to_work():
     assert PROJECT["requires-python"] == f">={versions[0]}"
 
 
+LAST_OPENCV = (
+    "pip uninstall --yes opencv-python && "
+    "pip install --no-cache-dir --no-deps --force-reinstall opencv-python-headless"
+)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", ".ci/run"])
+def test_the_last_opencv_of_the_image_and_of_its_step_needs_no_libgl(name):
+    """Of two packages that own the folder cv2 the last wins, and the image has no libGL."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", "")
+    assert LAST_OPENCV in " ".join(text.split())
+
+
+def test_the_image_takes_extras_and_any_user():
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert '"$(echo /wheels/*.whl)${EXTRAS:+[$EXTRAS]}"' in text
+    for folder in ("/home/fedcli", "/data"):
+        assert re.search(rf"1777 {folder}\b", text)
+
+
 def jobs_of(workflow):
     """Command lines of the jobs of a workflow with the Python that each asks for, one for each cell of a matrix."""
     for job in yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"].values():

@@ -75,7 +75,7 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
     sizes = federation.counts
     client = sorted(sizes, key=lambda name: sizes[name])[len(sizes) // 2]
     clients = some_images(
-        federation,
+        federation.clients,
         [client],
         BATCHES * federation.plan.batch_size,
     )

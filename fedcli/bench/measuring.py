@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -157,7 +158,7 @@ class Visits:
         count: bool = True,
     ) -> RunState:
         """Play a round of these clients on at most so many images each."""
-        clients = some_images(self.federation, names, images)
+        clients = some_images(self.federation.clients, names, images)
         device = self.federation.plan.device
         reports: dict[str, list[ClientReport]] = defaultdict(list)
 
@@ -200,7 +201,7 @@ class Visits:
             names = sorted(counts, key=lambda client: counts[client])[-self.jobs :]
             fitting = int(limit / 4 / seconds_of_image)
             images = max(self.federation.plan.batch_size, fitting)
-        clients = some_images(self.federation, names, images)
+        clients = some_images(self.federation.clients, names, images)
         together = _Together()
 
         def clocked(tasks: list[ClientTask]) -> list[ClientReport]:
@@ -266,22 +267,32 @@ class _Watched(Shard):
 
 
 def some_images(
-    federation: PlannedFederation,
+    clients: InProcess,
     names: list[str],
     images: int,
 ) -> InProcess:
-    """These clients of the federation, with at most so many images each."""
-    data = federation.data
+    """These clients, with at most so many images each."""
     shards: dict[str, Shard] = {}
     for name in names:
-        shards[name] = _Watched.of(data.train[name], images)
+        shards[name] = _Watched.of(clients.shards[name], images)
     val: dict[str, Shard] = {}
-    for client, shard in data.val.items():
+    for client, shard in clients.val.items():
         if client in shards and len(shard):
-            share = len(shards[client]) / federation.counts[client]
+            share = len(shards[client]) / len(clients.shards[client])
             val[client] = _Watched.of(shard, max(1, round(share * len(shard))))
+    remake = clients.remake and partial(_some_anew, clients.remake, names, images)
     # and its steps, which are recorded once
-    return replace(federation.clients, shards=shards, val=val)
+    return replace(clients, shards=shards, val=val, remake=remake)
+
+
+def _some_anew(
+    remake: Callable[[str, int, int], InProcess],
+    names: list[str],
+    images: int,
+    *place: Any,
+) -> InProcess:
+    """The same in another process."""
+    return some_images(remake(*place), names, images)
 
 
 def next_state(

@@ -9,13 +9,14 @@ from .shell.shown import show_rows
 
 METHODS = ("fedavg", "fedheal", "fedism-plus")
 BY = ["race", "sex"]
+DEMO_WORK = Path("fedcli-demo")
 ALL_FILES = "All files are in {}; the same tables with figures:"
 Rounds = Annotated[int, "rounds of federated training, >= 1"]
 
 
 def demo(
     rounds: Rounds = 10,
-    work: o.Work = Path("fedcli-demo"),
+    work: o.Work = DEMO_WORK,
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:

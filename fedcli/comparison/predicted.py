@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import manifest
 from ..io.files import sha256
-from ..metrics import Grouping, Task, apart, get
+from ..metrics import Grouping, Groupings, Task, apart, get
 from ..metrics.metric import DECISIONS, PROBABILITIES
 from ..scores import predictions
 from ..scores.groups import grouping
@@ -63,6 +63,11 @@ class RunPredictions:
         attributes too.
         """
         return grouping(attribute, self.of(attribute).groups, self.attributes)
+
+    @property
+    def groupings(self) -> Groupings:
+        """The index of each image's group and the groups' names, of each attribute."""
+        return {name: self.grouping(name) for name in self.groups}
 
     def members(self, where: Where) -> np.ndarray:
         """The images that a score covers: bool [N]."""

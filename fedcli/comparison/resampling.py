@@ -17,6 +17,7 @@ from .. import metrics
 from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
+from ..metrics.sums import groupings_at
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics import intervals, resampled
 from ..scores.statistics.bootstrap import bootstrap_all, without_each
@@ -52,6 +53,7 @@ class Resamples:
             attribute,
             self.count,
             self.seed,
+            metrics.own(),
         )
 
     def drawn(self, run: Scored, where: Where) -> np.ndarray:
@@ -60,7 +62,8 @@ class Resamples:
 
     def left(self, run: Scored, where: Where) -> np.ndarray:
         """A score without each patient in turn: [U]."""
-        return _without_each(run.path, sha256(run.path), where.attribute)[where]
+        own_metrics = metrics.own()
+        return _without_each(run.path, sha256(run.path), where.attribute, own_metrics)[where]
 
 
 # a reference is compared with many systems, in some scores; at most 2 MB each of 2,000 resamples
@@ -72,9 +75,13 @@ def _drawn(
     attribute: str,
     count: int,
     seed: int,
+    own_metrics: tuple[metrics.Metric, ...],
 ) -> Table:
-    """The columns that evaluate stored of these very resamples, or those drawn now."""
-    if not attribute and (count, seed) == (resampled.RESAMPLES, resampled.SEED):
+    """The columns that evaluate stored of these very resamples, or those drawn now.
+
+    own_metrics: from outside the package, of which nothing is stored.
+    """
+    if not own_metrics and not attribute and (count, seed) == (resampled.RESAMPLES, resampled.SEED):
         stored = resampled.read(path.parent)
         if stored:
             return _with_average(_of_stored(stored))
@@ -94,6 +101,7 @@ def _drawn(
             resamples=count,
             seed=seed,
             groups=group_index,
+            groupings=images.groupings if own_metrics else None,
         )
         table |= _named(columns, version, attribute, names)
     return _with_average(table)
@@ -111,9 +119,10 @@ def _whole(
     images: RunPredictions,
     logits: np.ndarray,
     members: np.ndarray,
+    groupings: metrics.Groupings | None,
 ) -> dict[str, float]:
-    """Every score of some images, each of them once."""
-    plan = metrics.plan(logits[members], images.y[members])
+    """Every score of some images, each of them once. groupings: of these images."""
+    plan = metrics.plan(logits[members], images.y[members], groupings)
     every_image_once = np.ones((int(members.sum()), 1), bool)
     scores = metrics.resampled(plan, every_image_once)
     return {metric: values[0] for metric, values in scores.items()}
@@ -150,16 +159,25 @@ def _with_average(table: Table) -> Table:
 
 
 @lru_cache(maxsize=256)
-def _without_each(path: Path, _: str, attribute: str) -> Table:
+def _without_each(
+    path: Path,
+    _: str,
+    attribute: str,
+    own_metrics: tuple[metrics.Metric, ...],
+) -> Table:
     table: Table = {}
     images = predicted(path)
+    groupings = images.groupings if own_metrics else None
     group_index, names = images.grouping(attribute) if attribute else (None, [])
     for version, answers in images.tables.items():
         if group_index is None:
-            columns = [without_each(logits, images.y, images.units) for logits in answers]
+            columns = [
+                without_each(logits, images.y, images.units, groupings) for logits in answers
+            ]
         else:
             columns = [
-                _groups_without_each(images, logits, group_index, len(names)) for logits in answers
+                _groups_without_each(images, logits, group_index, len(names), groupings)
+                for logits in answers
             ]
         table |= _named(columns, version, attribute, names)
     return _with_average(table)
@@ -170,6 +188,7 @@ def _groups_without_each(
     logits: np.ndarray,
     group_index: np.ndarray,
     group_count: int,
+    groupings: metrics.Groupings | None,
 ) -> Columns:
     """For each metric [U, G]: a patient who has no image of a group leaves its score as it is."""
     patients = int(images.units.max(initial=-1)) + 1
@@ -177,10 +196,11 @@ def _groups_without_each(
     for group in range(group_count):
         members = group_index == group
         units = images.units[members]
+        of_members = groupings and groupings_at(groupings, members)
         columns = {}
-        for metric, value in _whole(images, logits, members).items():
+        for metric, value in _whole(images, logits, members, of_members).items():
             columns[metric] = np.full(patients, value)
-        without = without_each(logits[members], images.y[members], units)
+        without = without_each(logits[members], images.y[members], units, of_members)
         for metric, column in without.items():
             columns[metric][np.unique(units)] = column
         columns_by_group.append(columns)

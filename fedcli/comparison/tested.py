@@ -11,6 +11,7 @@ against one in one score, never over scores: of two systems there is nothing to 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
+from itertools import product
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from typing import Any
 from .. import console
 from ..data import shared_patients
 from ..errors import FedcliError, UsageError, nearest
-from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
+from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names, own
 from ..scores import numbers
 from ..scores.groups import Patients
 from ..scores.own_metrics import is_own
-from ..scores.parts import AVERAGE, VERSIONS
+from ..scores.parts import AVERAGE, MODELS, VERSIONS
 from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.statistics.over_runs import over_runs
@@ -87,7 +88,7 @@ def compare(
     pairing = paired(runs_a, runs_b)
     runs = [run for pair in pairing.pairs for run in pair]
     chosen_metrics = tuple(dict.fromkeys(metrics or runs[0].scores.usual))
-    _check(chosen_metrics, runs[0])
+    _check(chosen_metrics, runs)
     resampled_scores = Resamples(resamples, seed, interval == BCA)
     attributes = _shared_attributes(runs)
     for run in console.progress(runs, label="compare", total=len(runs)):
@@ -191,7 +192,7 @@ def order(
     others = [name for name in systems if name != reference]
     score = Where(version, metric=metric)
     reference_runs = systems[reference]
-    _check((metric,), reference_runs[0])
+    _check((metric,), reference_runs)
     resampled_scores = Resamples(resamples or enough(len(others)), seed)
     tests = [_test(reference_runs, systems[name], resampled_scores, score) for name in others]
     ps = holm([row.p for row, _ in tests])
@@ -245,23 +246,31 @@ def _against(
 def check_names(metrics: Sequence[str], available: Sequence[str] = RESAMPLED) -> None:
     """Refuse a metric that has no intervals. Raises UsageError."""
     for metric in metrics:
+        if metric in available:
+            continue
         if is_own(metric):
             hint = f"fedcli report --metric {metric} shows it with its interval"
             raise UsageError(
                 f"{metric} is a metric of your own, and the tests here are made for fedcli's", hint
             )
-        if metric not in available:
-            hint = nearest(metric, available)
-            raise UsageError(f"no interval can be made of {metric!r}", hint)
+        hint = nearest(metric, available)
+        raise UsageError(f"no interval can be made of {metric!r}", hint)
 
 
-def _check(metrics: Sequence[str], run: Scored) -> None:
+def _check(metrics: Sequence[str], runs: Sequence[Scored]) -> None:
+    """Refuse metrics without intervals, or that the scores lack. Raises UsageError, FedcliError."""
+    own_names = [metric.name for metric in own()]
+    for run, name in product(runs, own_names):
+        if name not in run.scores.versions[MODELS[0]]:
+            hint = "give the run, which is then evaluated again, and not its scores"
+            raise FedcliError(f"{run.path} has no score {name}", hint)
+    run = runs[0]
     needs = CLASSES
     if run.scores.several_labels:
         needs = LABELS
     elif len(run.scores.classes) == 2:
         needs = TWO
-    check_names(metrics, names(needs, resampled=True))
+    check_names(metrics, [*names(needs, resampled=True), *own_names])
 
 
 class Leads:

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from .. import console
+from ..system.apple import kernel_value
 from .files import flock
 
 BEAT = 10.0  # seconds
@@ -145,7 +146,7 @@ def machine() -> str:
     """The name of this machine since it was started."""
     with suppress(OSError):
         return BOOT.read_text(encoding="ascii").strip()
-    return platform.node()
+    return kernel_value("kern.bootsessionuuid") or platform.node()
 
 
 def _said(claim: bytes, key: str) -> str:

@@ -6,6 +6,7 @@ and promise more numbers than it holds. Nothing that fedcli writes does, so what
 before a number of it is read.
 """
 
+import errno
 import io
 import os
 import weakref
@@ -292,6 +293,17 @@ def _written(
         raise output.failure
 
 
+def _check_room(handle: int, size: int) -> None:
+    """Raises OSError where the disk of an empty file has no room for so many bytes."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+        os.ftruncate(handle, 0)
+        return
+    disk = os.fstatvfs(handle)  # macOS
+    if size > disk.f_bavail * disk.f_frsize:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class _Output(io.FileIO):
     """The file of HDF5, which is never told that a write failed, or it would crash: the first error
     is kept here.
@@ -327,8 +339,7 @@ class _Output(io.FileIO):
         """Look now, and not after hours of work, whether the disk has room for a large file."""
         if size > LARGE:
             with self._kept():
-                os.posix_fallocate(self.fileno(), 0, size)
-                os.ftruncate(self.fileno(), 0)
+                _check_room(self.fileno(), size)
             if self.failure:
                 raise self.failure
 

@@ -156,6 +156,31 @@ def check_names(metrics: Sequence[str], further: Sequence[str] = ()) -> None:
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, names))
 
 
+def chosen(heads: Names, words: Sequence[str], versions: Mapping[str, str]) -> Names:
+    """The columns of which a word names the images, the measure, the metric or the attribute; all
+    of them without words.
+
+    versions: words for versions of the test images. Raises UsageError for a word that names none.
+    """
+    if not words:
+        return heads
+    parts = {name: _parts_of_head(name, where, versions) for name, where in heads.items()}
+    wanted = {word.strip().lower() for text in words for word in text.split(",")}
+    for word in sorted(wanted):
+        if not any(word in named for named in parts.values()):
+            known = sorted(set().union(*parts.values()))
+            short = [text for text in known if " " not in text]
+            raise UsageError(f"the report has no column {word!r}", nearest(word, known, short))
+    return {name: where for name, where in heads.items() if parts[name] & wanted}
+
+
+def _parts_of_head(name: str, where: Where, versions: Mapping[str, str]) -> set[str]:
+    """The words by which a column may be named, in small letters."""
+    over, measure = numbers.words(where, versions)
+    parts = [name, over, measure, where.metric, title(where.metric), where.attribute, where.group]
+    return {part.lower() for part in parts if part}
+
+
 def group_columns(
     scores: RunScores,
     attribute: str,

@@ -36,10 +36,11 @@ from ..errors import UsageError
 from ..figures.system import System
 from ..options import OWN
 from ..scores import shots
+from ..scores.numbers import versions as versions_in_words
 from ..scores.scores import SYNTHETIC, RunScores
 from ..scores.table import Number, Where
 from . import timing
-from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns, joined
+from .columns import POOLED, SHOWN, Names, Value, all_numbers, chosen, columns, joined
 from .table import Cell, percent
 
 WHOLE = "clients have no test images of their own, so their own models are scored on all of them"
@@ -259,6 +260,7 @@ def rows(
     spread: str | None = None,
     minutes: bool = False,
     traffic: bool = False,
+    columns: Sequence[str] = (),
     warned: bool = False,
 ) -> list[SystemRow]:
     """One row per system, verified first, and below it one per view; warns on stderr of what cannot
@@ -269,6 +271,7 @@ def rows(
     system one row whose ± is over all its rounds, or over the runs' means; None keeps runs
     separate. minutes: also how long each run trained, by the clocks beside it; they are no part of
     any promise of equal bytes. traffic: also the bytes that travel, where runs recorded them.
+    columns: words of their heads, of those that are kept; without any all are.
     Raises FedcliError, HashError, UsageError.
     """
     scored = read(paths)
@@ -300,7 +303,20 @@ def rows(
     if not warned:
         for note in notes(table):
             console.warn(note)
-    return table
+    return _with_columns(table, columns) if columns else table
+
+
+def _with_columns(table: list[SystemRow], words: Sequence[str]) -> list[SystemRow]:
+    """The rows with the columns that these words name. Raises UsageError."""
+    heads: Names = {}
+    for row in table:
+        heads |= row.heads
+    kept = chosen(heads, words, versions_in_words(scores_of(table)))
+    rows = []
+    for row in table:
+        heads_of_row = {name: where for name, where in row.heads.items() if name in kept}
+        rows.append(replace(row, heads=heads_of_row))
+    return rows
 
 
 def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:

@@ -325,7 +325,8 @@ class PlannedSweep:
         commands = [" ".join(cell.train.argv()) for cell in self.cells]
         lines = {"cells": commands}
         identity = manifest.identity(lines, [self.data])
-        return work / SWEEPS / f"{self.recipe.name[:LONGEST_NAME]}-{identity}"
+        name = self.recipe.name[:LONGEST_NAME]
+        return work / SWEEPS / f"{name}-{identity}"
 
     def shared(self, work: Path, *, wait: bool = True) -> Shared:
         """Its cells, to be played beside other processes."""

@@ -5,12 +5,14 @@ import os
 import platform
 import re
 import resource
+import sys
 from pathlib import Path
 
 import torch
 
 from ..errors import FedcliError, UsageError
 from ..system import container
+from ..system.apple import kernel_value
 from ..system.memory import keep_freed
 
 STATUS = Path("/proc/self/status")
@@ -25,7 +27,7 @@ def processor() -> str:
     for line in lines:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return kernel_value("machdep.cpu.brand_string") or platform.processor() or platform.machine()
 
 
 def peak(device: str) -> int:
@@ -35,7 +37,8 @@ def peak(device: str) -> int:
     high_water_mark = _line(STATUS, "VmHWM")
     if high_water_mark:
         return high_water_mark
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return resident if sys.platform == "darwin" else resident * 1024  # bytes there, else kB
 
 
 def in_use(device: str) -> int:

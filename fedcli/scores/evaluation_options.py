@@ -246,6 +246,12 @@ class ReportOptions(Options):
         "a score to show, such as f1_macro; may be repeated; default: two of them",
         Flag("NAME"),
     ] = ()
+    columns: Annotated[
+        Sequence[str],
+        "show these columns alone, by a word of their heads, such as clean,noisy or gap; may be "
+        "repeated",
+        Flag("WORD,..."),
+    ] = ()
     at: Annotated[
         Literal["last5", "last", "best"],
         "last5, the mean over the last five rounds, last, or best: chosen on validation images",
@@ -302,7 +308,8 @@ class CompareOptions(Options):
     _: KW_ONLY
     metric: Annotated[
         Sequence[str],
-        "a score to compare, such as accuracy; may be repeated; default: two of them",
+        "a score to compare, such as accuracy, or a function of your own, ./mine.py; may be "
+        "repeated; default: two of them",
         Flag("NAME"),
     ] = ()
     by: Groups = ()

@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import extensions, metrics
 from ..errors import FedcliError, UsageError, nearest
+from ..metrics.metric import PROBABILITIES
 from ..provenance import Code
 
 Array = np.ndarray
@@ -70,6 +71,7 @@ def named(name: str) -> OwnMetric:
         "from outside the package",
         (),
         value,
+        sees=PROBABILITIES,
         code=code,
     )
 

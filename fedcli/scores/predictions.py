@@ -24,14 +24,14 @@ Tally.rebuilt().
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import metrics
 from ..data import manifest
 from ..data.pool import texts
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError, nearest
 from ..io.csv_text import csv_text
 from ..io.hdf5 import TEXT, WHOLE, ExpectedData, below, create_hdf5, open_hdf5
 from ..labels import UNKNOWN
@@ -217,6 +217,73 @@ def read_rebuilt(path: Path) -> dict[str, list[dict[str, Rebuilt]]]:
     return versions
 
 
+def of_scores(scores: Path) -> tuple[dict[str, Any], Predictions]:
+    """The record of a scores.json, and the predictions that lie beside it.
+
+    Raises FedcliError where every client answers for itself, or sites answered with counts,
+    HashError.
+    """
+    body = manifest.verify(scores, "scores").body
+    path = scores.parent / "predictions.h5"
+    if not path.is_file() and (scores.parent / REBUILT).is_file():
+        raise FedcliError(
+            f"{scores} has no predictions of single images: its sites answered with counts",
+            "ask each hospital for the predictions of its own images",
+        )
+    predicted = read(path)
+    if not predicted.logits:
+        raise FedcliError(
+            f"{scores} has no one answer for an image: every client's own model was scored on the "
+            "whole test set",
+            "export a run that has a global model, or whose clients have test parts of their own",
+        )
+    return body, predicted
+
+
+def columns_of(scores: Path, version: str) -> CsvColumns:
+    """The last round's predictions of a version of the test images, as columns by name.
+
+    They are id, unit (patient or lesion, where the dataset has it), label, prob_ with the name of
+    each class, and the value of each attribute, None where it is not known. Of several labels per
+    image there is label_ with the name of each, which is 0, 1 or None. Raises FedcliError as
+    of_scores() does, and UsageError for a version that was not scored.
+    """
+    body, predicted = of_scores(scores)
+    if version not in predicted.logits:
+        versions = sorted(name for name in predicted.logits if "@" not in name)
+        raise UsageError(f"{scores} has no version {version!r}", nearest(version, versions))
+    classes = body["classes"]
+    columns = _ids(predicted)
+    if predicted.y.ndim == 1:
+        columns["label"] = [classes[label] for label in predicted.y]
+    else:
+        for name, column in zip(classes, predicted.y.T, strict=True):
+            columns[f"label_{name}"] = [None if y == UNKNOWN else y for y in column.tolist()]
+    chance = metrics.chances(predicted.logits[version][body["kept_rounds"][-1]], predicted.y)
+    for name, column in zip(classes, chance.T, strict=True):
+        columns[f"prob_{name}"] = column.tolist()
+    for name, cells in _groups(predicted, body).items():
+        columns[name] = [cell or None for cell in cells]
+    return columns
+
+
+def _ids(predicted: Predictions) -> CsvColumns:
+    """The columns id and, where the dataset names patients or lesions, unit."""
+    ids: CsvColumns = {"id": list(predicted.id)}
+    if predicted.unit is not None:
+        ids["unit"] = list(predicted.unit)
+    return ids
+
+
+def _groups(predicted: Predictions, body: dict[str, Any]) -> CsvColumns:
+    """Each attribute's values, "" where one is not known."""
+    groups: CsvColumns = {}
+    for name, values in body["attributes"].items():
+        words = [*values, ""]  # the last stands for an unknown one, -1
+        groups[name] = [words[code] for code in predicted.groups[name]]
+    return groups
+
+
 def to_csv(scores: Path) -> list[Path]:
     """Write the last round's predictions beside a scores.json and return the paths.
 
@@ -238,22 +305,10 @@ def to_csv(scores: Path) -> list[Path]:
     evaluate` of the package fmm-fairness-eval 0.1.0 asks for: y_true, y_pred and y_score. It is a
     file of its own, as fairmedfm would not know which of two columns is the label.
     """
-    body = manifest.verify(scores, "scores").body
-    predicted = read(scores.parent / "predictions.h5")
-    if not predicted.logits:
-        raise FedcliError(
-            f"{scores} has no one answer for an image: every client's own model was scored on the "
-            "whole test set",
-            "export a run that has a global model, or whose clients have test parts of their own",
-        )
+    body, predicted = of_scores(scores)
     last = body["kept_rounds"][-1]
-    ids: CsvColumns = {"id": list(predicted.id)}
-    if predicted.unit is not None:
-        ids["unit"] = list(predicted.unit)
-    groups: CsvColumns = {}
-    for name, values in body["attributes"].items():
-        words = [*values, ""]  # the last stands for an unknown one, -1
-        groups[name] = [words[code] for code in predicted.groups[name]]
+    ids = _ids(predicted)
+    groups = _groups(predicted, body)
     written: list[Path] = []
     for version, suffix in (("clean", ""), ("corrupted", "-corrupted")):
         if version not in predicted.logits:

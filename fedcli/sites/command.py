@@ -27,9 +27,9 @@ TRUSTED = Flag(access="trusts")
 
 def site(
     action: Annotated[
-        Literal["run", "describe", "check"],
+        Literal["run", "describe", "check", "stop"],
         "run: take part; describe: print the description that is sent; check: say what may leave, "
-        "send nothing",
+        "send nothing; stop: end the process that takes part",
         NAME,
     ] = "run",
     data: Annotated[
@@ -74,8 +74,11 @@ def site(
     leave.
 
     Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check
-    --client client-00
+    --client client-00; fedcli site stop --client client-00
     """
+    if action == "stop":
+        _stop(state, name or client, work)
+        return
     from . import description
     from . import policy as policies
     from .site import Site
@@ -83,12 +86,7 @@ def site(
     if quality and action != "describe":
         raise UsageError("--quality is for describe", "fedcli site describe --quality")
     if action == "describe" and out:
-        if out.suffix != ".json":
-            raise UsageError(
-                f"--out {out}: a description is a .json file",
-                "name it so: --sites FOLDER reads no other",
-            )
-        o.check_named(out, force=force)
+        _check_out(out, force=force)
     path = source(data, work, "corruption", "partition")
     allowed = policies.read(policy)
     folder = state or work / "site" / (name or description.held_by(path, client))
@@ -138,6 +136,16 @@ def _say_shared_patients(content: "Described") -> None:
         console.warn(text)
 
 
+def _check_out(out: Path, *, force: bool) -> None:
+    """Refuse a file that no description may be written to. Raises FedcliError, UsageError."""
+    if out.suffix != ".json":
+        raise UsageError(
+            f"--out {out}: a description is a .json file",
+            "name it so: --sites FOLDER reads no other",
+        )
+    o.check_named(out, force=force)
+
+
 def _run(site: "Site", socket: Path | None, nvflare: Path | None) -> None:
     """Answer questions until the process is interrupted. Raises FedcliError, UsageError."""
     from .sockets import serve, serve_nvflare
@@ -150,6 +158,15 @@ def _run(site: "Site", socket: Path | None, nvflare: Path | None) -> None:
     else:
         hint = "give --socket PATH, such as --socket sites/hospital-a.sock, or --nvflare PROFILE"
         raise UsageError("a site needs a socket, or a profile of NVFlare, to be reached by", hint)
+
+
+def _stop(state: Path | None, name: str | None, work: Path) -> None:
+    """Stop the site of a folder, of a name, or the only one. Raises FedcliError, UsageError."""
+    from . import running
+
+    folder = state or running.folder_of(work, name)
+    running.stop(folder)
+    console.say(f"the site of {folder} was stopped")
 
 
 def _check(site: "Site") -> None:

@@ -18,16 +18,15 @@ from pathlib import Path
 from .. import console
 from ..errors import FedcliError
 from ..federation.engines.wire import Message
-from ..io.locks import held
 from .answers import most_bytes
 from .description import GOES_ON
+from .running import running
 from .site import Site
 from .transport import nvflare, sockets
 from .transport.relay import LOOK, Relay
 
 WAIT = 30.0  # seconds for sites to begin listening
 JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place
-LOCK = ".lock"
 SILENT = 1.0  # seconds of waiting before it is said
 EVERY = 30.0  # seconds between two sentences on which answers are waited for
 # seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
@@ -191,13 +190,9 @@ def serve(
     Raises FedcliError, also where another process has the site's folder, whose epsilon only one can
     count; UsageError.
     """
-    busy = (
-        f"another process is a site that keeps its memory in {site.folder}",
-        "stop it, or give another --state",
-    )
     with (
         suppress(KeyboardInterrupt),
-        held(site.folder / LOCK, *busy),
+        running(site.folder),
         Relay({site.name: path}, math.inf, alive=True, ended=STOPPED) as relay,
     ):
         console.say(f"site {site.name} listens at {path}")

@@ -10,6 +10,7 @@ from ..comparison.tested import compare as tested
 from ..errors import UsageError
 from ..reporting import comparison
 from ..reporting.table import ReportTable
+from ..scores import own_metrics
 from ..scores.evaluation_options import CompareOptions, EvaluateOptions
 from . import named_runs
 from .call import called_with
@@ -71,19 +72,22 @@ def run(options: CompareOptions) -> Compared:
 
     Runs that differ in nothing but the seed are one system. Raises FedcliError, UsageError.
     """
-    check_names(options.metric)
+    files = [name for name in options.metric if own_metrics.is_own(name)]
+    metrics = [name for name in options.metric if name not in files]
+    check_names(metrics)
     work = Path(options.work)
-    paths = named_runs.every(options.runs, work) if options.runs else every_run(work)
-    scores = scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval))
-    a, b = _two(scores)
-    compared = tested(
-        a,
-        b,
-        metrics=options.metric,
-        resamples=options.resamples,
-        seed=options.seed,
-        interval=options.interval,
-    )
+    with own_metrics.asked_for(files) as user_metrics:
+        paths = named_runs.every(options.runs, work) if options.runs else every_run(work)
+        scores = scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval))
+        a, b = _two(scores)
+        compared = tested(
+            a,
+            b,
+            metrics=[*metrics, *user_metrics],
+            resamples=options.resamples,
+            seed=options.seed,
+            interval=options.interval,
+        )
     return Compared(compared)
 
 

@@ -65,6 +65,7 @@ class Report(Shown):
             "at": BEST if options.choose else options.at,
             "spread": None if options.separate else options.spread,
             "minutes": options.minutes,
+            "columns": options.columns,
         }
 
     @property

@@ -7,6 +7,7 @@ process and end when it ends. Arrays go through memory that both ends share, whe
 """
 
 import contextlib
+import io
 import multiprocessing
 import os
 import pickle
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,12 +26,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from .. import console, extensions
 from ..errors import FedcliError
-from . import container, interrupts
+from . import container, interrupts, shared_blocks
 from .shared_blocks import Channel, channels
 
 B = TypeVar("B")
@@ -63,7 +66,8 @@ class Note(NamedTuple):
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
-    They are forked, so that they share what is in memory, unless they are fresh.
+    They are forked, so that they share what is in memory, unless they are fresh. On a system where
+    that may crash (see shared_blocks.py) each begins anew and is sent a copy.
     """
 
     def __init__(
@@ -82,16 +86,25 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             the pipe.
         fresh: they are of Python's fork server, share nothing, and may have processes of their own.
         """
-        context: Any = multiprocessing.get_context("forkserver" if fresh else "fork")
+        forked = shared_blocks.FORKS and not fresh
+        context: Any = multiprocessing.get_context(_start_method(fresh))
+        if not shared_blocks.FORKS:
+            work = pickle.dumps((setup, arguments))
+            arguments = extensions.words(), extensions.loaded_files(), work
+            setup = _as_the_parent
         ends: list[Channel] = []
         self.processes = []
         for _ in range(count):  # all of them before the first thread
             end, far_end = channels(context, block)
             ends.append(end)
-            work = far_end, [] if fresh else list(ends), setup, arguments
-            process = context.Process(target=_work, args=work, daemon=not fresh)
+            inherited = list(ends) if forked else []
+            process = context.Process(
+                target=_work,
+                args=(far_end, inherited, setup, arguments),
+                daemon=not fresh,
+            )
             # until it leaves Ctrl-C to this process: it would print a traceback
-            with interrupts.held_back():
+            with interrupts.held_back(), _not_the_main_script():
                 process.start()
             far_end.close()
             self.processes.append(process)
@@ -162,17 +175,56 @@ def _work(
         other.close()
     follow_parent()
     _own["pipe"] = pipe
+    failure = None
     try:
-        setup(*arguments)
-        while _answered(pipe):
+        try:
+            setup(*arguments)
+        except Exception as error:  # of one that begins anew: its code may have changed
+            failure = _failed(error)
+        while _answered(pipe, failure):
             pass
     except KeyboardInterrupt:  # of a fresh one, which has saved its state
         os._exit(interrupts.INTERRUPTED)
 
 
-def _answered(pipe: Channel) -> bool:
-    """Answer the next call; False where there is none, or nobody to answer."""
-    answer = _answer(pipe)
+def _start_method(fresh: bool) -> str:
+    """The way of Python's by which a worker is started."""
+    if not shared_blocks.FORKS:
+        return "spawn"
+    return "forkserver" if fresh else "fork"
+
+
+def _as_the_parent(words: frozenset[str], files: list[Path], work: bytes) -> None:
+    """Set up a worker that begins anew, with the code that its parent's command allows and runs."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    extensions.allow(words)
+    setup, arguments = _WithCode(files, work).load()
+    setup(*arguments)
+
+
+class _WithCode(pickle.Unpickler):
+    """Reads what may be of files of code, which are run once something of them is read: after
+    modules of fedcli that they need, whose own names would else count as theirs.
+    """
+
+    def __init__(self, files: list[Path], work: bytes):
+        super().__init__(io.BytesIO(work))
+        self.files = files
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith(extensions.MODULE) and module not in sys.modules:
+            for path in self.files:
+                extensions.load(path)
+        return super().find_class(module, name)
+
+
+def _answered(pipe: Channel, failure: Answer | None) -> bool:
+    """Answer the next call; False where there is none, or nobody to answer.
+
+    failure: of the setup, which answers each call.
+    """
+    answer = _answer(pipe, failure)
     if answer is None:
         return False
     try:
@@ -184,15 +236,15 @@ def _answered(pipe: Channel) -> bool:
     return True
 
 
-def _answer(pipe: Channel) -> Answer | None:
+def _answer(pipe: Channel, failure: Answer | None) -> Answer | None:
     try:
         call = pipe.receive()
     except (EOFError, OSError):  # OSError: the parent ended with an answer unread
         return None
     except Exception as error:  # memory is short
         return _failed(error)
-    if call is None:
-        return None
+    if call is None or failure:
+        return call and failure
     function, values = call
     try:
         return function(*values), None, ""
@@ -259,10 +311,7 @@ def one_each(
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
-    multiprocessing.get_context("forkserver").set_forkserver_preload([preload])
-    # Python's own process, which imports that module, would print a traceback
-    with interrupts.left_to_parent(), _short_temporary_folder():
-        forkserver.ensure_running()
+    _preload(preload)
     waiting: Iterator[Any] = iter(tasks)
     free = deque(slots)
     running: dict[Workers, tuple[Any, Any]] = {}  # by the process of each: task and slot
@@ -275,13 +324,12 @@ def one_each(
                 if task is None or task is END:
                     break
                 slot = free.popleft()
-                with _not_the_main_script():
-                    worker = Workers(
-                        1,
-                        _save_at_end,
-                        extensions.words(),
-                        fresh=True,
-                    )
+                worker = Workers(
+                    1,
+                    _save_at_end,
+                    extensions.words(),
+                    fresh=True,
+                )
                 running[worker] = task, slot
                 pass_on = partial(_pass_on, messages, worker)
                 answer = worker.submit(
@@ -315,6 +363,18 @@ def one_each(
             worker.__exit__(
                 None
             )  # waits until it has saved its state: a second signal would disturb it
+
+
+def _preload(module: str) -> None:
+    """Start Python's process that is forked for each worker, and imports the module once; none
+    where processes are not forked.
+    """
+    if not shared_blocks.FORKS:
+        return
+    multiprocessing.get_context("forkserver").set_forkserver_preload([module])
+    # it would print a traceback
+    with interrupts.left_to_parent(), _short_temporary_folder():
+        forkserver.ensure_running()
 
 
 def _pass_on(
@@ -384,7 +444,9 @@ def cores() -> int:
     """The number of cores this process may use, also in a container that may keep only some of them
     busy.
     """
-    schedulable = len(os.sched_getaffinity(0))
+    schedulable = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        schedulable = len(os.sched_getaffinity(0))
     return min(schedulable, container.cores() or schedulable)
 
 

@@ -2,24 +2,30 @@
 
 The memory is anonymous and comes with the fork: it has no name that a killed process could leave
 behind, and no part in /dev/shm, which containers keep small. A page of it is taken when it is first
-written. What does not fit goes through the pipe.
+written. What does not fit goes through the pipe, and so does all where processes are not forked.
 """
 
 import contextlib
 import mmap
 import pickle
+import sys
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+FORKS = sys.platform != "darwin"  # a process forked from one that used Apple's libraries may crash
 ALIGNED = 64  # bytes; where an array may begin
 SMALL = 2**12  # bytes, below which a copy through the pipe costs nothing
 KEPT = 2**28  # bytes of written pages that a channel's block keeps between messages
 
 
 def anonymous(size: int) -> mmap.mmap | None:
-    """Memory that later forks share; None for size 0, and where the system refuses so much."""
+    """Memory that later forks share; None for size 0, without forks, and where the system refuses
+    so much.
+    """
+    if not size or not FORKS:
+        return None
     with contextlib.suppress(OSError, OverflowError):
-        return mmap.mmap(-1, size) if size else None
+        return mmap.mmap(-1, size)
     return None
 
 
@@ -90,7 +96,8 @@ class Channel:
         message = self._block.get(stored)
         memory = self._block.memory
         if memory is not None and stored.places and sum(stored.places[-1]) > KEPT:
-            with contextlib.suppress(OSError):  # a system that cannot keeps the pages
+            # a system that cannot, or knows no such advice, keeps the pages
+            with contextlib.suppress(OSError, AttributeError):
                 memory.madvise(mmap.MADV_REMOVE)
         return message
 

@@ -14,6 +14,7 @@ from scored_runs import (
     stage,
 )
 
+import fedcli as stages
 from fedcli.commands.app import app
 from fedcli.reporting.rows import notes, rows
 from fedcli.stages import compare
@@ -49,6 +50,48 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     out, _ = fedcli(a, b, "--resamples", 100, "--json=full", "--metric", "f1_macro")
     result = [row["metric"] for row in json.loads(out)["rows"]]
     assert result == ["f1_macro"]
+
+
+OWN = """
+def missed_cost(probabilities, labels, groups):
+    return float((probabilities.argmax(1) != labels).mean())
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A work folder with two runs on generated images."""
+    work = tmp_path_factory.mktemp("work")
+    clients = stages.partition(stages.prepare("phantom", size=8, work=work), by="site", work=work)
+    for method in ("fedavg", "fedprox"):
+        stages.train(method, clients, rounds=1, work=work)
+    return work
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("interval", ["percentile", "bca"])
+def test_a_metric_of_ones_own_is_tested_as_those_of_fedcli(trained, monkeypatch, interval):
+    (trained / "mine.py").write_text(OWN)
+    monkeypatch.chdir(trained)
+    words = ["fedavg", "fedprox", "--metric", "./mine.py", "--metric", "accuracy"]
+    out, _ = fedcli(
+        *words,
+        "--by",
+        "sex",
+        "--interval",
+        interval,
+        "--resamples",
+        100,
+        "--work",
+        trained,
+        "--json=full",
+    )
+    body = json.loads(out)
+    rows = {(row["metric"], row["version"]): row for row in body["rows"]}
+    own, usual = rows["missed_cost", "clean"], rows["accuracy", "clean"]
+    for name, opposite in (("difference", "difference"), ("low", "high"), ("high", "low")):
+        assert own[name] == pytest.approx(-usual[opposite])
+    assert {row["metric"] for row in body["groups"]["sex"]["gaps"]} == {"missed_cost", "accuracy"}
 
 
 def test_the_command_takes_the_kind_of_interval(tmp_path):

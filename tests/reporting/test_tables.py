@@ -39,6 +39,35 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
     assert result == expected
 
 
+CLEAN = ["clean balanced_accuracy (%)", "clean auc_ovo_macro (%)"]
+GAP = "sex gap auc_ovo_macro (%)"
+
+
+@pytest.mark.parametrize(
+    ("words", "heads"),
+    [
+        (["clean"], CLEAN),
+        (["clean,gap"], [*CLEAN, GAP]),
+        (["Gap", "AVERAGE auc_ovo_macro"], ["average auc_ovo_macro (%)", GAP]),
+        (["sex"], ["sex worst group auc_ovo_macro (%)", GAP]),
+        (
+            ["balanced accuracy"],
+            [f"{version} {CLEAN[0][6:]}" for version in ("clean", "corrupted", "average")],
+        ),
+    ],
+)
+def test_columns_are_chosen_by_a_word_of_their_heads(tmp_path, words, heads):
+    path = scores(tmp_path / "a", corrupted=0.8)
+    columns, _ = table_cells(rows([path], columns=words))
+    assert columns[2:] == heads
+
+
+def test_a_word_of_no_column_is_refused_with_those_that_there_are(tmp_path):
+    with pytest.raises(UsageError, match="the report has no column 'claen'") as error:
+        rows([scores(tmp_path / "a")], columns=["claen"])
+    assert "clean" in error.value.hint
+
+
 def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path):
     large_gap = scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03)
     small_gap = scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01)

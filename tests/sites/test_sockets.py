@@ -16,6 +16,7 @@ from fedcli.federation.server import Federation
 from fedcli.io.locks import held
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
+from fedcli.sites.running import LOCK
 from fedcli.sites.site import Site
 from fedcli.sites.transport.sockets import Closed, named, receive, talk, tell
 from fedcli.sites.transport.sockets import listening as listening_at
@@ -222,7 +223,7 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(data, tmp_
 
 
 def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon(data, tmp_path):
-    with held(tmp_path / "state" / sockets.LOCK, "", ""):
+    with held(tmp_path / "state" / LOCK, "", ""):
         site = Site(data, tmp_path / "state", client=ROSTER[0])
         with pytest.raises(
             FedcliError, match=r"another process is a site that keeps its memory in .*state"

@@ -49,6 +49,20 @@ def test_the_cells_of_the_notebook_run_one_after_another(tmp_path):
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_predictions_are_a_frame_whose_columns_name_the_classes(results):
+    work, dataset, _, run = results
+    frame = fedcli.predictions(run, work=work)
+    classes = dataset.body["classes"]
+    chances = frame[[f"prob_{name}" for name in classes]]
+    assert set(frame.label) <= set(classes)
+    assert chances.sum(axis=1).round(6).eq(1).all()
+    assert frame.columns[0] == "id"
+    assert set(dataset.body["attributes"]) <= set(frame.columns)
+    assert frame.equals(fedcli.predictions(work=work))
+    with pytest.raises(UsageError, match="no version 'corupted'"):
+        fedcli.predictions(run, version="corupted", work=work)
+
+
 def test_importing_fedcli_is_cheap():
     code = "import sys, fedcli; print({'torch', 'pandas', 'rich', 'numpy', 'h5py', 'typer'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

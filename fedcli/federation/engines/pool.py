@@ -1,10 +1,11 @@
 """Clients side by side on the cores of one machine: a few processes, each with its network.
 
 A small network gains nothing from a second thread, but a second client can train beside the first.
-Workers are forked once, so that they share the images. A client always comes to the same worker,
-which keeps what it has computed of the client's images; the workers get about as many images each.
-A client's numbers depend on its task alone, so the bits are those of the default engine with as
-many threads.
+Workers are forked once, so that they share the images; where processes are not forked (see
+system/shared_blocks.py), each loads them, and all goes through pipes. A client always comes to the
+same worker, which keeps what it has computed of the client's images; the workers get about as many
+images each. A client's numbers depend on its task alone, so the bits are those of the default
+engine with as many threads.
 
 What all clients of a round receive is written to shared memory once, where every worker reads it,
 and a worker writes a trained model straight into the server's table. Only what a client keeps, or
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ...errors import FedcliError, UsageError
+from ...system import shared_blocks
 from ...system.memory import keep_freed
 from ...system.processes import WorkerKilled, Workers, cores
 from ...system.shared_blocks import SharedBlock, Stored, anonymous
@@ -62,14 +64,14 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
         memory = anonymous(at_most * 4 * numbers)
         if memory is not None:
             self.table = torch.frombuffer(memory, dtype=torch.float32).view(at_most, numbers)
-        self.workers = Workers(
-            jobs,
-            _begin,
-            clients,
-            self.received,
-            self.table,
-            block=block,
-        )
+        begin: tuple[Any, ...] = _begin, clients, self.received, self.table
+        if not shared_blocks.FORKS:
+            if clients.remake is None:
+                raise UsageError(
+                    f"--jobs {jobs} trains clients that are loaded from files", "give --jobs 1"
+                )
+            begin = _begin_anew, clients.remake
+        self.workers = Workers(jobs, *begin, block=block)
         self._calls = 0
         self._waiting = deque[Future[Any]]()
 
@@ -171,6 +173,11 @@ def _begin(
     _table = table
     torch.set_num_threads(1)
     keep_freed()
+
+
+def _begin_anew(remake: Callable[[str, int, int], InProcess]) -> None:
+    """Begin without a fork: this process loads its clients, and shares no memory."""
+    _begin(remake("cpu", 1, 1), SharedBlock(None), None)
 
 
 def _work_on(

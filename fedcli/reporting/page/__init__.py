@@ -71,6 +71,7 @@ class PageOptions:
     figures: bool = False
     draw: Sequence[str] = ()
     more: Sequence[Section] = ()
+    columns: Sequence[str] = ()
     warned: bool = False
 
 
@@ -143,6 +144,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
         at=options.at,
         spread=options.spread,
         minutes=options.minutes and options.clocks,
+        columns=options.columns,
         warned=options.warned,
     )
     every_row = shortened(every_row)  # the page says first what all share
