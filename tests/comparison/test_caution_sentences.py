@@ -70,12 +70,12 @@ def test_the_last_round_may_have_another_worst_group_than_the_mean_over_rounds()
 
 def test_of_an_error_the_highest_is_the_worst():
     run = run_of(f=even(0.6), m=even(0.8))
-    error = Where("clean", attribute="sex", metric="calibration_error_top_label")
+    error = Where("clean", attribute="sex", metric="own.py:my_error")
     run.table[error._replace(group="f")] = even(0.3, FEW)
     run.table[error._replace(group="m")] = even(0.1)
-    assert decided(run, metric="calibration_error_top_label") == WORST_AND_GAP
+    assert decided(run, metric="own.py:my_error") == WORST_AND_GAP
     run.table[error._replace(group="f")] = even(0.05, FEW)
-    assert decided(run, metric="calibration_error_top_label") == {"gap"}
+    assert decided(run, metric="own.py:my_error") == {"gap"}
 
 
 @pytest.mark.parametrize(
