@@ -68,14 +68,13 @@ def test_the_last_round_may_have_another_worst_group_than_the_mean_over_rounds()
     assert decided(run, rounds=LAST) == {"gap"}
 
 
-def test_of_an_error_the_highest_is_the_worst():
-    run = run_of(f=even(0.6), m=even(0.8))
+@pytest.mark.parametrize(("small_error", "expected"), [(0.3, WORST_AND_GAP), (0.05, {"gap"})])
+def test_of_an_error_the_highest_is_the_worst(small_error, expected):
+    run = run_of(f=0.6, m=0.8)
     error = Where("clean", attribute="sex", metric="own.py:my_error")
-    run.table[error._replace(group="f")] = even(0.3, FEW)
+    run.table[error._replace(group="f")] = even(small_error, FEW)
     run.table[error._replace(group="m")] = even(0.1)
-    assert decided(run, metric="own.py:my_error") == WORST_AND_GAP
-    run.table[error._replace(group="f")] = even(0.05, FEW)
-    assert decided(run, metric="own.py:my_error") == {"gap"}
+    assert decided(run, metric="own.py:my_error") == expected
 
 
 @pytest.mark.parametrize(
