@@ -119,7 +119,7 @@ def cells_of(text: str) -> dict[str, Any]:
 
 def numbers_of_long_table(path: Path) -> dict[str, Any]:
     """The numbers of an exported table, by the texts before them."""
-    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+    _, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     numbers = {}
     for *texts, cell in rows:
         name = "long/" + ",".join(texts)
