@@ -30,7 +30,7 @@ from ..seeds import derive
 from . import limits
 from .measuring import wait
 
-Optimizer = Literal["adam", "sgd", "adamw"]
+Optimizer = Literal["adam", "sgd"]
 CLASSES = 7
 LEARNING_RATE = 1e-3
 PASSES = "step", "look", "gradient", "forward"  # of the network, as in the `cost` of methods

@@ -72,8 +72,9 @@ def _images(options: CorruptOptions) -> Path:
     if options.match:
         unfitting = options.changed("kind", "severity", "client")
         if unfitting:
-            flag = unfitting[0].typed
-            sentence = f"--match finds the kind and strength of noise itself, and {flag} is given"
+            option = unfitting[0]
+            name = "a kind" if option.flag.argument else f"--{option.typed}"
+            sentence = f"--match finds the kind and strength of noise itself, and {name} is given"
             raise UsageError(sentence, "fedcli corrupt --match NAME --on NAME")
     if options.kind is not None:
         full_kind(options.kind)  # refuse a word that is no kind before a partition is looked for

@@ -2,12 +2,21 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import make_chain
 from made_plans import planned
 
-from fedcli.bench.estimate import estimate, span
+from fedcli.bench.estimate import (
+    Estimate,
+    bytes_of_images,
+    estimate,
+    evaluation_cost,
+    server_cost,
+    span,
+    writing_cost,
+)
 from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import UsageError
@@ -16,7 +25,9 @@ from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import shared_out
 from fedcli.federation.server import cohort
 from fedcli.runs.assembly import assemble
+from fedcli.runs.finished import KEPT
 from fedcli.runs.rules import check
+from fedcli.runs.scoring import Scoring
 from fedcli.stages.partition import partition
 
 FIXED, EACH = 0.5, 0.01  # seconds of a visit and of an image in it
@@ -192,3 +203,82 @@ def test_a_time_is_told_for_a_person(seconds, text):
 def test_what_train_would_refuse_is_refused(tmp_path):
     with pytest.raises(UsageError, match="--rounds"):
         estimate(make_chain(tmp_path), plan(rounds=0))
+
+
+def assembled(folder, training_plan, **split):
+    """A plan's federation over four clients."""
+    dataset = manifest.parent(make_chain(folder), "dataset")
+    data = partition(dataset, work=folder, dirichlet=3.0, clients=4, **split).path
+    return assemble(data, training_plan, check(training_plan))
+
+
+def test_a_pool_of_images_that_shards_share_is_counted_once(tmp_path):
+    federation = assembled(tmp_path, plan(), val=0.25)
+    shards = [*federation.data.train.values(), *federation.data.val.values()]
+    shards += federation.data.test.values()
+    pools = {id(shard.images): shard.images for shard in shards}
+    assert len(shards) > len(pools)
+    expected = sum(pool.nbytes for pool in pools.values())
+    assert bytes_of_images(federation) == expected
+
+
+def test_models_that_are_kept_are_written_once_each(tmp_path, monkeypatch):
+    federation = assembled(tmp_path, plan(rounds=20))
+    monkeypatch.setattr("fedcli.bench.estimate.times", lambda work: [0.001])
+    monkeypatch.setattr("fedcli.bench.estimate.seconds_of", lambda work: 0.1)
+    report = SimpleNamespace(memory={}, theta=None)
+    assert writing_cost(federation, report) == pytest.approx(2 * 20 * 0.001 + (KEPT + 1) * 0.1)
+
+
+def test_fewer_rounds_than_kept_models_write_a_model_each(tmp_path, monkeypatch):
+    federation = assembled(tmp_path, plan(rounds=2))
+    monkeypatch.setattr("fedcli.bench.estimate.times", lambda work: [0.001])
+    monkeypatch.setattr("fedcli.bench.estimate.seconds_of", lambda work: 0.1)
+    report = SimpleNamespace(memory={}, theta=None)
+    assert writing_cost(federation, report) == pytest.approx(2 * 2 * 0.001 + 2 * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("free", "peak", "fits"), [(100, 100, True), (100, 101, False), (0, 101, True)]
+)
+def test_a_training_fits_where_its_peak_is_not_above_what_is_free(free, peak, fits):
+    numbers = {"peak_bytes": peak, "free_bytes": free, "rounds": 1, "measured_steps": 0}
+    seconds = {"seconds_per_round": 1.0, "total_seconds": 1.0, "seconds": {}}
+    assert Estimate(**numbers, **seconds, processes=1, bytes={}).fits is fits
+
+
+def test_fewer_models_than_clients_are_timed_where_memory_is_short_and_time_is_scaled(
+    tmp_path, monkeypatch
+):
+    federation = assembled(tmp_path, plan())
+    rosters = []
+    monkeypatch.setattr("fedcli.bench.estimate.times", lambda work, device: work() or [9.0, 0.5])
+    monkeypatch.setattr(
+        "fedcli.bench.estimate.next_state",
+        lambda federation, state, roster, engine: rosters.append(roster),
+    )
+    model_bytes = 4 * federation.layout.size
+    seconds, table_bytes = server_cost(federation, {}, clients=4, available=4 * model_bytes)
+    assert rosters == [federation.data.roster[:2]]
+    assert table_bytes == 2 * model_bytes
+    assert seconds == 0.5 * 4 / 2  # of the median without the first, which is slow
+
+
+def test_without_curves_and_validation_scores_take_no_time(tmp_path):
+    federation = assembled(tmp_path, plan())
+    scoring = Scoring(federation)
+    assert evaluation_cost(federation, scoring, in_any_case=False) == 0.0
+
+
+def test_validation_of_a_round_costs_a_pass_over_its_images_and_a_score(tmp_path, monkeypatch):
+    federation = assembled(tmp_path, plan(rounds=3), val=0.25)
+    scoring = Scoring(federation)
+
+    def times_of_a_pass(work):
+        work()
+        return [1.0]
+
+    monkeypatch.setattr("fedcli.bench.estimate.times", times_of_a_pass)
+    timed = max([*federation.data.test.values(), *federation.data.train.values()], key=len)
+    seconds = evaluation_cost(federation, scoring, in_any_case=False)
+    assert seconds == pytest.approx(3 * (len(scoring.whole) / len(timed) + 1.0))

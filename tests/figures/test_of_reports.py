@@ -63,8 +63,7 @@ def test_net_benefit_and_reliability_are_their_formulas():
     x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
     expected = pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
-    expected = (x[3, 0], y[3, 0])
-    assert expected == expected
+    assert (x[3, 0], y[3, 0]) == expected
 
 
 @pytest.mark.parametrize("curve", [answers.roc, answers.precision, answers.reliability, benefit])

@@ -4,7 +4,7 @@
     python tests/support/compare_checkouts.py record NEW --like OLD   # with the new one: the same lines
     python tests/support/compare_checkouts.py diff OLD NEW            # exit code 1 if anything differs
 
-`record` plays the lines of the guides, of the help texts and of tests/test_answers.py on synthetic samples. It stores
+`record` plays the lines of the guides, of the help texts and of fixed_sessions.py on synthetic samples. It stores
 the exit code and the output of each line, and the files that are there at the end. `diff` ignores measured times.
 """
 
@@ -23,8 +23,8 @@ import tempfile
 from pathlib import Path
 
 import conftest  # noqa: F401 - one thread, and whatever else the tests run under
+import fixed_sessions
 import session
-import test_answers
 import test_documented_lines as guides
 
 MEASURED = {"timing.jsonl", "forecasts.json", "costs.json"}  # files of measured times
@@ -46,7 +46,7 @@ def lines_by_heading() -> dict[str, dict[str, list[str]]]:
     for heading, lines in guides.GUIDES.items():
         playable = [line for line in lines if not is_only_parsed(line)]
         sessions[heading] = {"before": guides.BEFORE.get(heading, []), "lines": playable}
-    for name, lines in test_answers.SESSIONS.items():
+    for name, lines in fixed_sessions.SESSIONS.items():
         sessions[f"answers: {name}"] = {"before": [], "lines": lines}
     return sessions
 
@@ -73,7 +73,7 @@ def played(words: list[str], root: str) -> dict[str, object]:
 def play_line(line: str, heading: str, raw: dict[str, Path], root: str) -> dict[str, object]:
     """The result of one typed line, with the lines in its $(...) and before its | or && played first."""
     if heading.startswith("answers: "):
-        return played(test_answers.here(line).split()[1:], root)
+        return played(fixed_sessions.here(line).split()[1:], root)
     if re.search(r"\$\(fedcli| \| | && ", line):
         try:
             return {"code": 0, "out": session.output(line, lambda text: guides.as_run(text, raw))}
@@ -104,8 +104,7 @@ def play_heading(heading: str, lines: dict, raw: dict[str, Path], root: Path) ->
     with contextlib.chdir(folder):
         if heading.startswith("answers: "):
             os.environ["FEDCLI_WORK"] = "."
-            Path("own.py").write_text(test_answers.OWN, encoding="utf-8")
-            test_answers.write_images(Path("images"))
+            fixed_sessions.write_files(Path())
         else:
             os.environ.pop("FEDCLI_WORK", None)
             guides.write_files_of_guides()

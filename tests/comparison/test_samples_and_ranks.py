@@ -1,0 +1,107 @@
+"""What pairs of runs are a sample of, in numbers and words, and methods ranked over datasets."""
+
+import pytest
+from nested_scores import ABOUT
+
+from fedcli.comparison.pairing import Sample, numbered
+from fedcli.comparison.ranks import Ranks, by_method, friedman
+from fedcli.scores.scores import RunScores
+
+
+def sample(over, *sets):
+    return Sample(over, sets, overlap=0.0, test_images=60, unit="image", units=60)
+
+
+@pytest.mark.parametrize(
+    ("over", "sets", "count"), [("seeds", (0, 0, 0), 3), ("folds", (0, 1, 1, 2), 3)]
+)
+def test_seeds_are_counted_by_run_and_folds_by_test_set(over, sets, count):
+    assert sample(over, *sets).count == count
+
+
+def test_each_fold_has_the_mean_of_its_runs_and_each_seed_its_own_number():
+    folds = sample("folds", 0, 1, 1, 2)
+    assert folds.means([0.1, 0.2, 0.4, 0.5]) == pytest.approx([0.1, 0.3, 0.5])
+    assert sample("seeds", 0, 0).means([0.1, 0.2]) == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    "even", [sample("seeds", 0, 0, 0), sample("folds", 0, 1, 2), sample("folds", 0, 0, 1, 1)]
+)
+def test_equal_numbers_of_runs_need_no_note(even):
+    assert even.note == ""
+
+
+def test_unlike_numbers_of_runs_are_counted_in_the_order_of_the_folds():
+    assert sample("splits", 1, 0, 1).note == (
+        "the splits have unlike numbers of runs (1, 2): means, differences, their intervals and p "
+        "over patients weigh every run alike, p over splits every split"
+    )
+
+
+def test_equal_keys_have_equal_numbers():
+    assert numbered([b"x", b"y", b"x", b"z"]) == [0, 1, 0, 2]
+
+
+def run_on(dataset, label="M", **settings):
+    return RunScores(**ABOUT | {"dataset": dataset, "label": label, "settings": settings})
+
+
+def test_methods_that_every_dataset_has_once_are_ranked_in_the_order_of_datasets():
+    systems = [
+        (run_on("skin"), 0.7),
+        (run_on("skin", "N"), 0.6),
+        (run_on("chest", "N"), 0.5),
+        (run_on("chest"), 0.8),
+        (run_on("chest", "only here"), 0.9),
+    ]
+    assert by_method(systems) == {"M": [0.7, 0.8], "N": [0.6, 0.5]}
+
+
+def test_a_method_twice_on_a_dataset_is_left_out():
+    systems = [(run_on("skin"), 0.7), (run_on("skin"), 0.8), (run_on("skin", "N"), 0.6)]
+    assert by_method(systems) == {"N": [0.6]}
+
+
+def test_settings_of_a_method_are_in_its_name_where_it_has_several():
+    systems = [(run_on("skin", q=1), 0.7), (run_on("skin", q=2), 0.8), (run_on("skin", "N"), 0.6)]
+    assert by_method(systems) == {"M (q=1)": [0.7], "M (q=2)": [0.8], "N": [0.6]}
+
+
+def test_the_test_in_words_names_the_pairs_that_differ():
+    ranks = Ranks(
+        metric="accuracy",
+        datasets=12,
+        ranks={"A": 1.0, "B": 2.0, "C": 3.0},
+        chi2=24.0,
+        f=8.125,
+        degrees=(2, 22),
+        p=0.00123,
+        critical_difference=0.957,
+        differ=[("A", "B"), ("A", "C")],
+        enough=3,
+    )
+    assert ranks.said == (
+        "chi2 24.00, F(2, 22) 8.12, p 0.0012; critical difference 0.96: "
+        "A is better than B; A is better than C."
+    )
+    assert ranks.caution == ""
+
+
+def test_few_datasets_have_a_caution_and_full_agreement_an_infinite_f():
+    scores = {"A": [0.9, 0.8], "B": [0.8, 0.7]}
+    ranks = friedman("accuracy", scores)
+    assert ranks.said.startswith(
+        "chi2 2.00, F(1, 1) infinite, since all datasets rank alike, p 0.5;"
+    )
+    assert ranks.said.endswith("no two methods differ.")
+    assert ranks.caution == (
+        "The test is made for 10 datasets or more, and two of 2 methods cannot differ on fewer "
+        "than 4."
+    )
+
+
+def test_low_scores_are_ranked_first_where_they_are_better():
+    scores = {"A": [0.9, 0.8], "B": [0.8, 0.7]}
+    assert list(friedman("accuracy", scores).ranks) == ["A", "B"]
+    assert list(friedman("error", scores, lower=True).ranks) == ["B", "A"]
