@@ -41,6 +41,7 @@ _METHOD = "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registr
 _SCHEME = "put @register(NAME) of fedcli.data.partition over a class in it"
 _NETWORK = "write a function build(channels, classes) that returns one, and name it: ./net.py:build"
 _METRIC = "write a function (probabilities, labels, groups) that returns a number"
+_CORRUPTION = "write a function (image, severity, stream) that returns the changed image"
 # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
 KINDS = {
     "methods": ("method", _METHOD),
@@ -49,6 +50,7 @@ KINDS = {
     "models": ("network", _NETWORK),
     "engines": ("engine", "call register(NAME, ENGINE) of fedcli.federation.engines in it"),
     "metrics": ("metric", _METRIC),
+    "corruptions": ("corruption", _CORRUPTION),
     "commands": ("command", "name a function with declared parameters, or a typer app"),
     "figures": ("figure", "call register(Figure(...)) of fedcli.figures.figure in it"),
     "sections": ("section", "name a function (systems) that returns a Section"),

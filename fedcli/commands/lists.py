@@ -1,4 +1,4 @@
-"""fedcli models, metrics and corruptions: what can be named in other commands."""
+"""fedcli models and metrics: what can be named in other commands."""
 
 from typing import Annotated
 
@@ -62,24 +62,6 @@ def metrics(name: One = None, json: Json = False) -> None:
         meanings = {metric: get(metric).meaning for metric in (*METRICS, *PARITY)}
         meanings |= _of_packages("metrics") | OWN_METRIC
     _list("metric", meanings, name, json)
-
-
-def corruptions(name: One = None, json: Json = False) -> None:
-    """List the kinds of image noise for `fedcli corrupt`.
-
-    With a name only that one is shown.
-    """
-    from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL, full_kind
-
-    meanings = {}
-    for kind, meaning in KINDS.items():
-        meanings[kind] = meaning
-        if kind in SPATIAL:
-            meanings[kind] += f"; images of {SMALLEST} pixels or more"
-        aliases = [alias for alias, target in ALIASES.items() if target == kind]
-        if aliases:
-            meanings[kind] += f"; also called {' or '.join(aliases)}"
-    _list("corruption", meanings, full_kind(name) if name else None, json)
 
 
 def _of_packages(kind: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ COMMANDS = {
     "corrupt": Entry("Data", "fedcli.commands.stages"),
     "attack": Entry("Data", "fedcli.commands.stages"),
     "datasets": Entry("Data", "fedcli.commands.datasets"),
-    "corruptions": Entry("Data", "fedcli.commands.lists"),
+    "corruptions": Entry("Data", "fedcli.commands.corruptions"),
     "train": Entry("Train and score", "fedcli.commands.stages"),
     "evaluate": Entry("Train and score", "fedcli.commands.stages"),
     "predict": Entry("Train and score", "fedcli.commands.stages"),

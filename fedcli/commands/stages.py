@@ -80,14 +80,16 @@ def partition(options: PartitionOptions, json: BriefJson = "") -> None:
 
 
 def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
-    """Add noise to the images or labels of some clients.
+    """Add noise or artefacts to the images of some clients, or noise to labels.
 
     A copy of the test images is made noisy in the same way, so that models are scored on both.
 
     --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise,
-    shot-noise, impulse-noise, speckle-noise, brightness, contrast, saturate, defocus-blur,
-    glass-blur, motion-blur, zoom-blur, gaussian-blur, snow, frost, fog, spatter, elastic-transform,
-    pixelate, jpeg-compression.
+    motion-blur, contrast-down, hair, low-dose and others; `fedcli corruptions` lists them, and
+    ./mine.py:NAME is a function of your own.
+
+    --match NAME takes the kind and strength that make the images as noisy as those of another
+    client, or alike in --quality: noise, sharpness, contrast or brightness.
 
     On a corruption manifest it adds to it, so that clients may differ in kind and severity. Then
     each test image is corrupted as one of these clients, drawn by the seed, and each client is also

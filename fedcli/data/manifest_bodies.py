@@ -209,6 +209,7 @@ BODIES = {
 OPTIONS = {
     "dataset": {"code?": {str: str}},
     "partition": {"code?": {str: str}},
+    "corruption": {"code?": {str: {str: str}}},
     "run": {
         "freeze_backbone?": (bool, str),
         "bn?": str,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions, options
+from ..data.corruption import kinds as corruptions
 from ..data.manifest import Manifest
 from ..errors import HashError, UsageError
 from ..methods import Method, resolve
@@ -116,6 +117,18 @@ def file_of(name: str, recorded: dict[str, str]) -> Path:
             raise HashError(f"{path} is not the {file_name} that this run was trained with", hint)
     owner = name if ":" in name else f"{name} of {file_name}"
     raise UsageError(f"this was made with {owner}, which the command does not name", hint)
+
+
+def load_corruptions(data: Manifest) -> None:
+    """Load the corruptions from outside the package by which images were changed.
+
+    Raises UsageError for code that no command line has given, HashError for another file.
+    """
+    for name, recorded in data.options.get("code", {}).items():
+        if "file" in recorded:
+            corruptions.named(f"{file_of(name, recorded)}:{name}")
+        else:
+            corruptions.named(name)
 
 
 def opens_files(method: str, model: str) -> bool:

@@ -18,9 +18,18 @@ import torch
 from ..data import manifest
 from ..data.corruption import mixture
 from ..data.corruption.attack import BACKDOOR, of_body
-from ..data.corruption.corrupt import KINDS, SEVERITIES, check_images, corrupt_images, full_kind
+from ..data.corruption.corrupt import check_images, corrupt_images, fits
+from ..data.corruption.kinds import (
+    KINDS,
+    MODALITIES,
+    SEVERITIES,
+    full_kind,
+    of_modality,
+    recorded_code,
+)
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
+from ..runs import own_code
 from ..runs.finished import FinishedRun
 from .answering import predictions
 from .parts import PATCHED, SUCCESS, Severity
@@ -31,7 +40,7 @@ Asked = list[tuple[str, int]]  # kind and severity
 
 
 def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
-    """Kinds times severities, in order.
+    """Kinds times severities, in order; a modality is all of its kinds that suit the images.
 
     Without a kind that of the run's own data, without a severity all five. Raises FedcliError,
     UsageError.
@@ -39,7 +48,8 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     if not kinds and not severities:
         return []
     data = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
-    names = [full_kind(kind) for kind in kinds] or _own_kinds(data)
+    own_code.load_corruptions(data)
+    names = _named(kinds, data.body) or _own_kinds(data)
     if not names:
         fault = "--severity is about a corruption, and the run has none"
         raise UsageError(fault, "add --corrupt KIND")
@@ -52,9 +62,27 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     return list(product(distinct, sorted(steps) or SEVERITIES))
 
 
+def _named(words: Sequence[str], body: manifest.Body) -> list[str]:
+    """The kinds that words mean. Raises FedcliError, UsageError."""
+    names = []
+    for word in words:
+        if word not in MODALITIES:
+            names.append(full_kind(word))
+            continue
+        fitting = [kind for kind in of_modality(word) if fits(kind, body)]
+        if not fitting:
+            size = "x".join(map(str, body["size"]))
+            sentence = f"no corruption of {word} suits images of {size} pixels"
+            raise UsageError(sentence, "prepare with a larger --size")
+        names += fitting
+    return names
+
+
 def _own_kinds(data: manifest.Manifest) -> list[str]:
     """The corruptions of a run's own data."""
-    return [kind for kind, _ in mixture.of_body(data.body).values() if kind in KINDS]
+    kinds = [kind for kind, _ in mixture.of_body(data.body).values()]
+    outside = recorded_code(kinds)
+    return [kind for kind in kinds if kind in KINDS or kind in outside]
 
 
 def _severities(text: str) -> range:
@@ -155,7 +183,9 @@ def _data(run: FinishedRun) -> manifest.Manifest:
 
 def differing(run: FinishedRun) -> mixture.HowByClient:
     """The corruption of each corrupted client; {} where all have the same kind and severity."""
-    by_client = mixture.of_body(_data(run).body)
+    data = _data(run)
+    own_code.load_corruptions(data)
+    by_client = mixture.of_body(data.body)
     corruptions = {c: how for c, how in by_client.items() if c in run.data.corrupted}
     return corruptions if len(set(corruptions.values())) > 1 else {}
 

@@ -8,9 +8,11 @@ from .. import console
 from ..data import last_used, manifest
 from ..data.corruption import attack as attacks
 from ..data.corruption import hidden_attributes, label_noise
-from ..data.corruption.corrupt import full_kind, make_corruption
+from ..data.corruption.corrupt import make_corruption
+from ..data.corruption.kinds import full_kind
 from ..data.corruption.mixture import Who
 from ..errors import UsageError, nearest
+from ..runs import own_code
 from .call import called_with, destination, source
 from .options import AttackOptions, CorruptOptions
 from .results import Corruption, Partition
@@ -27,7 +29,7 @@ ONLY = (  # options that are not for all, what they are for, and what to do else
         "--rate says how many labels are changed, --share how many patients lose an attribute",
     ),
     (("client",), (IMAGES, LABELS), "--share says of how many patients an attribute is hidden"),
-    (("match",), (IMAGES,), "fedcli corrupt --match NAME --on NAME"),
+    (("match", "quality"), (IMAGES,), "fedcli corrupt --match NAME --on NAME"),
     (
         ("ratio",),
         (IMAGES, LABELS),
@@ -74,12 +76,16 @@ def _images(options: CorruptOptions) -> Path:
         if unfitting:
             option = unfitting[0]
             name = "a kind" if option.flag.argument else f"--{option.typed}"
-            sentence = f"--match finds the kind and strength of noise itself, and {name} is given"
+            sentence = f"--match finds the kind and its strength itself, and {name} is given"
             raise UsageError(sentence, "fedcli corrupt --match NAME --on NAME")
+    elif options.changed("quality"):
+        sentence = "--quality says in what clients are matched, and --match is not given"
+        raise UsageError(sentence, "add --match NAME")
     if options.kind is not None:
         full_kind(options.kind)  # refuse a word that is no kind before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
     partition = source(options.partition, options.work, *kinds)
+    own_code.load_corruptions(manifest.read(partition))
     always = []  # flags that the recorded command says at any rate
     if options.kind is not None:
         always.append("severity")
@@ -93,7 +99,7 @@ def _images(options: CorruptOptions) -> Path:
         severity=options.severity,
         seed=options.seed,
         jobs=options.jobs,
-        match=options.match,
+        match=(options.match, options.quality) if options.match else None,
     )
 
 

@@ -153,8 +153,8 @@ class CorruptOptions(Options):
     ] = None
     kind: Annotated[
         str | None,
-        "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels, or "
-        "attributes",
+        "gaussian, hair, ...: a kind that `fedcli corruptions` lists, or ./mine.py:NAME; or "
+        "labels, or attributes",
         NAME,
     ] = None
     _: KW_ONLY
@@ -180,9 +180,15 @@ class CorruptOptions(Options):
     ] = None
     match: Annotated[
         str | None,
-        "in place of a kind: Gaussian noise that makes these clients as noisy as this one",
+        "in place of a kind: the change that makes these clients' images as noisy as this one's, "
+        "or alike in --quality",
         Flag("CLIENT"),
     ] = None
+    quality: Annotated[
+        str,
+        "with --match: noise, sharpness (by a blur), contrast or brightness",
+        Flag("MEASURE"),
+    ] = "noise"
     severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
     ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
     on: On = ()

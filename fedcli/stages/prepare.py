@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..data import shared_patients, sources
-from ..data.corruption.corrupt import full_kind
+from ..data.corruption.kinds import full_kind
 from ..data.partition import client_names
 from ..data.preparation import raw_folder
 from ..data.preparation.prepare import prepare as prepare_dataset

@@ -13,14 +13,9 @@ from scipy import ndimage
 
 from fedcli.data import manifest
 from fedcli.data.corruption import library
-from fedcli.data.corruption.corrupt import (
-    KINDS,
-    POINTWISE,
-    SPATIAL,
-    corrupt_image,
-    full_kind,
-    make_corruption,
-)
+from fedcli.data.corruption.corrupt import corrupt_image, make_corruption
+from fedcli.data.corruption.kinds import full_kind
+from fedcli.data.corruption.kinds.photographs import POINTWISE, SPATIAL
 from fedcli.data.corruption.mixture import Who
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row, holdings, read_pool
@@ -28,6 +23,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.seeds import derive
 
 GREY_LEVEL = 120
+KINDS = POINTWISE | SPATIAL
 
 
 def photo(size=40, channels=3, seed=0):

@@ -122,7 +122,7 @@ def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
-corruptions = names_in("data.corruption.corrupt", "KINDS", "ALIASES")
+corruptions = names_in("data.corruption.kinds", "KINDS", "ALIASES")
 metrics = names_in("metrics", "METRICS", "PARITY")
 OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what completes it
     ("prepare", "name"): datasets,

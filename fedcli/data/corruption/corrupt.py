@@ -1,25 +1,11 @@
-"""Image corruptions of the ImageNet-C family, one random stream per image.
+"""Corrupted images of some clients, and of a copy of the test set.
 
-Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261, in the package imagecorruptions: all 19
-kinds, severity 1 to 5. Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last
-clients of the roster, and a copy of the whole test set.
-
-What differs from imagecorruptions.corrupt():
-    * the stream depends on (seed, image id, kind, severity) only, so order and number of processes
-      change nothing;
-    * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt()
-      makes three channels with a draw each). Motion blur's grey path fails, so one of three equal
-      channels is taken. Saturate
-      is refused: grey has no colour to change;
-    * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32
-      px as in corrupt().
-
-Spatter divides by zero where no drop falls; the image then stays as it is.
+Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last clients of the roster, and
+a copy of the whole test set. The kinds are in kinds/, a file for each family.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,44 +13,15 @@ from typing import Any
 import numpy as np
 
 from ... import console
-from ...errors import FedcliError, UsageError, nearest
+from ...errors import FedcliError, UsageError
 from ...io.hdf5 import create_hdf5, open_hdf5
-from ...seeds import derive
 from ...system.processes import in_order
 from .. import manifest, manifest_bodies, shared_patients
 from ..manifest import Body
 from ..pool import POOL, Pool, holdings
-from . import library, matched, mixture
+from . import matched, mixture
+from .kinds import KINDS, SEVERITIES, full_kind, named, recorded_code
 
-POINTWISE = {  # kind -> what it does to an image
-    "gaussian-noise": "normal noise added to each pixel",
-    "shot-noise": "Poisson noise, as where few photons are counted",
-    "impulse-noise": "single pixels turned black or white",
-    "speckle-noise": "normal noise in proportion to the brightness, as in ultrasound",
-    "brightness": "the whole image brighter",
-    "contrast": "pixels moved towards the image's mean",
-    "saturate": "colours paler or stronger; refused for grey images",
-}
-SPATIAL = {
-    "defocus-blur": "blurred as by a lens out of focus",
-    "glass-blur": "pixels swapped with near ones, as behind frosted glass",
-    "motion-blur": "blurred along a random direction, as by a patient who moves",
-    "zoom-blur": "mean of the image at several magnifications",
-    "gaussian-blur": "blurred by a normal kernel",
-    "snow": "snowflakes over the image",
-    "frost": "ice crystals over the image",
-    "fog": "random haze over the image",
-    "spatter": "drops of water or mud over the image",
-    "elastic-transform": "small regions stretched or shrunk",
-    "pixelate": "made smaller and larger again, in coarse squares",
-    "jpeg-compression": "stored as JPEG of low quality",
-}
-KINDS = POINTWISE | SPATIAL
-ALIASES = {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
-# reversed, so that gaussian is the noise
-ALIASES |= {kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind}
-SEVERITIES = range(1, 6)
-SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
 COPIED = (
     *manifest_bodies.POOLED,
@@ -78,16 +35,8 @@ COPIED = (
 )
 
 
+Match = tuple[str, str]  # a client, and a measure of quality
 Piece = tuple[Path, np.ndarray, np.ndarray, list[mixture.How]]  # pool, rows, ids, hows
-
-
-def full_kind(word: str) -> str:
-    """The kind a word on the command line stands for. Raises UsageError."""
-    kind = word.lower().replace("_", "-")
-    kind = ALIASES.get(kind, kind)
-    if kind not in KINDS:
-        raise UsageError(f"unknown corruption {word!r}", nearest(kind, (*KINDS, *ALIASES)))
-    return kind
 
 
 def corrupt_image(
@@ -98,34 +47,21 @@ def corrupt_image(
     severity: int,
     seed: int,
 ) -> np.ndarray:
-    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the
-    package.
+    """A corrupted copy of an image: uint8 [H, W, C] in and out.
 
     C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw
     of its own.
     """
-    from PIL import Image
-
-    if kind == matched.KIND:
-        return matched.add(image, id, severity, seed)
+    if kind in matched.KINDS:
+        return matched.KINDS[kind].add(image, id, severity, seed)
     channels = image.shape[2]
-    if channels not in (1, 3):
-        change = partial(corrupt_image, kind=kind, severity=severity, seed=seed)
-        slices = []
-        for k in range(channels):
-            slices.append(change(image[..., [k]], f"{id}/{k}"))
-        return np.concatenate(slices, -1)
-    library_change = getattr(library.functions(), kind.replace("-", "_"))
-    flat = image[..., 0] if channels == 1 else image
-    needs_colours = channels == 1 and kind == "motion-blur"
-    source = np.stack([flat] * 3, -1) if needs_colours else flat
-    with _seeded(derive("corrupt", seed, id, kind, severity)), np.errstate(invalid="ignore"):
-        changed = np.asarray(library_change(Image.fromarray(source), severity))
-    if needs_colours:
-        changed = changed[..., 0]
-    if kind == "spatter":
-        changed = np.where(np.isnan(changed), flat, changed)
-    return changed.astype(np.uint8).reshape(image.shape)
+    if channels in (1, 3):
+        return named(kind).apply(image, id, severity, seed)
+    change = partial(corrupt_image, kind=kind, severity=severity, seed=seed)
+    slices = []
+    for k in range(channels):
+        slices.append(change(image[..., [k]], f"{id}/{k}"))
+    return np.concatenate(slices, -1)
 
 
 def corrupt_images(
@@ -134,7 +70,7 @@ def corrupt_images(
     **how: Any,
 ) -> np.ndarray:
     """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
-    library.functions()  # once, for all processes to inherit
+    _ready([how["kind"]])
     pieces = []
     for i in range(0, len(images), PIECE):
         piece_ids = list(ids[i : i + PIECE])
@@ -144,21 +80,17 @@ def corrupt_images(
     return np.concatenate([images[:0], *changed])
 
 
+def _ready(kinds: Iterable[str]) -> None:
+    """Load once what all processes inherit; a missing package is an error before any starts."""
+    for kind in kinds:
+        if kind not in matched.KINDS:
+            named(kind).ready()
+
+
 def _piece(piece: tuple[np.ndarray, list[str]], **how: Any) -> np.ndarray:
     images, ids = piece
     changed = [corrupt_image(image, id, **how) for image, id in zip(images, ids, strict=True)]
     return np.stack(changed)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """numpy's global stream, which the package draws from, seeded here and given back as it was."""
-    before = np.random.get_state()
-    np.random.seed(divmod(seed, 2**32))
-    try:
-        yield
-    finally:
-        np.random.set_state(before)
 
 
 def make_corruption(
@@ -170,7 +102,7 @@ def make_corruption(
     severity: int = 3,
     seed: int = 0,
     jobs: int = 0,
-    match: str | None = None,
+    match: Match | None = None,
 ) -> Path:
     """Corrupt some clients' images and a copy of the whole test set; returns the path of
     corruption.json.
@@ -182,40 +114,29 @@ def make_corruption(
             each.
         severity: 1 to 5.
         jobs: processes, 0 for one per core; changes no byte.
-        match: a client that the chosen ones become as noisy as, in place of a kind and severity.
+        match: a client and the measure of quality in which the chosen ones become as it is, in
+            place of a kind and severity.
     """
     source = manifest.find(source, "partition", "corruption")
     verified = manifest.verify(source, "partition", "corruption")
     _check_seed(source, verified, seed)
     partition = manifest.above(source, "partition")
     body = manifest.read(partition, "partition").body
-    default = None
-    if kind is not None:
-        default = _how(body, kind, str(severity))
-    elif match is not None:
-        default = (matched.KIND, severity)
-    elif not who.client:
-        hint = "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY"
-        raise UsageError("no kind of corruption is given", hint)
+    default = _default(body, kind, severity, match, who)
     before = mixture.of_body(verified.body)
     hows = mixture.each_client(body, who, default, partial(_how, body), before)
     _check_last(body, list(hows), several=bool(before or who.client))
     facts: Body = {"ratio": len(hows) / len(body["roster"])}
     if match is not None:
-        noisy = [client for client in hows if client not in before]
-        severity, facts["match"] = matched.matched(source, noisy, match, seed)
-        hows.update(dict.fromkeys(noisy, (matched.KIND, severity)))
+        changing = [client for client in hows if client not in before]
+        site, measure = match
+        how, facts["match"] = matched.matched(source, changing, site, seed, measure)
+        hows.update(dict.fromkeys(changing, how))
     if hows:
         described = mixture.described(hows)
     else:
-        described = {
-            "kind": full_kind(kind or ""),
-            "severity": severity,
-            "clients": [],
-        }
-    options = {**described, "seed": seed}
-    if match:
-        options["match"] = match
+        described = {"kind": full_kind(kind or ""), "severity": severity, "clients": []}
+    options = {**described, "seed": seed, **_options(hows, match)}
     for key in COPIED:
         if key in body:
             facts[key] = body[key]
@@ -231,8 +152,43 @@ def make_corruption(
         )
         return {**facts, **described}
 
-    slug = f"{body['dataset']}-{described['kind']}-{described['severity']}"
+    kind_in_slug = described["kind"].replace("@", "-")
+    slug = f"{body['dataset']}-{kind_in_slug}-{described['severity']}"
     return manifest.make("corruption", slug, to, options, [partition], build)
+
+
+def _default(
+    body: Body,
+    kind: str | None,
+    severity: int,
+    match: Match | None,
+    who: mixture.Who,
+) -> mixture.How | None:
+    """Kind and severity of the clients that a ratio or names choose; None where each has its own.
+
+    Raises FedcliError, UsageError.
+    """
+    if kind is not None:
+        return _how(body, kind, str(severity))
+    if match is not None:
+        return matched.way_of(match[1]).kind, severity
+    if not who.client:
+        hint = "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY"
+        raise UsageError("no kind of corruption is given", hint)
+    return None
+
+
+def _options(hows: mixture.HowByClient, match: Match | None) -> dict[str, Any]:
+    """The options of a corruption that only some have."""
+    options: dict[str, Any] = {}
+    if match is not None:
+        options["match"] = match[0]
+        if match[1] != matched.NOISE:
+            options["quality"] = match[1]
+    code = recorded_code(kind for kind, _ in hows.values())
+    if code:
+        options["code"] = code
+    return options
 
 
 def _check_seed(source: Path, verified: manifest.Manifest, seed: int) -> None:
@@ -252,13 +208,27 @@ def _how(body: Body, word: str, severity: str) -> mixture.How:
     return kind, int(severity)
 
 
-def check_images(kind: str, body: Body) -> None:
-    if min(body["size"]) < SMALLEST and kind in SPATIAL:
+def fits(word: str, body: Body) -> bool:
+    """Tell whether images are large enough for a kind, and have the colours that it changes."""
+    kind = named(word)
+    has_colours = body["channels"] == 3 or not kind.needs_colour
+    return min(body["size"]) >= kind.smallest and has_colours
+
+
+def check_images(word: str, body: Body) -> None:
+    """Refuse a kind that these images are too small for, or lack colours. Raises FedcliError."""
+    kind = named(word)
+    if min(body["size"]) < kind.smallest:
         size = "x".join(map(str, body["size"]))
-        hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
-        raise FedcliError(f"{kind} needs images of at least {SMALLEST} px; these are {size}", hint)
-    if body["channels"] != 3 and kind == "saturate":
-        sentence = "saturate changes colours, and these images are grey"
+        fitting = []
+        for other in KINDS.values():
+            if not other.modalities and other.smallest <= min(body["size"]):
+                fitting.append(other.name)
+        hint = f"prepare with a larger --size, or use {', '.join(fitting)}"
+        needed = f"needs images of at least {kind.smallest} px; these are {size}"
+        raise FedcliError(f"{kind.name} {needed}", hint)
+    if body["channels"] != 3 and kind.needs_colour:
+        sentence = f"{kind.name} changes colours, and these images are grey"
         raise FedcliError(sentence, "use another kind, such as contrast")
 
 
@@ -302,7 +272,7 @@ def _write(
             how_by_client[client] = how
     train_rows, hows_of_train = mixture.train_hows(rows_by_client, how_by_client)
     hows_of_test = mixture.test_hows(pool.id[test_rows], hows, seed)
-    library.functions()  # a missing package is an error before any process starts
+    _ready([kind for kind, _ in hows_of_test])
     names = ", ".join(rows_by_client)
     train_count = len(train_rows)
     test_count = len(test_rows)

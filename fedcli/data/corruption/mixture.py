@@ -12,6 +12,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
 from .. import manifest
 from ..manifest import Body
+from .kinds import in_words
 
 MIXED = "mixed"  # the kind of a corruption whose clients do not all have the same one
 How = tuple[str, Any]  # kind and severity, or rate
@@ -181,7 +182,7 @@ def spoken(body: Body) -> str:
     hows = list(dict.fromkeys(of_body(body).values()))
     if not hows:
         hows = [(body["kind"], body["severity"])]
-    texts = [f"{kind.replace('-', ' ')} of severity {severity}" for kind, severity in hows]
+    texts = [f"{in_words(kind)} of severity {severity}" for kind, severity in hows]
     return " or ".join(texts)
 
 
