@@ -17,7 +17,6 @@ from fedcli.data import pipelines, shard, transforms
 from fedcli.federation import state as states
 from fedcli.federation.engines import pool
 from fedcli.federation.engines.streams import MOST, Streams
-from fedcli.federation.graphs import RecordedSteps
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Plain
 from fedcli.runs.features import with_features
@@ -184,17 +183,30 @@ def tasks(clients, round):
     ]
 
 
-@pytest.mark.parametrize(("version", "records"), [("2.11.1", False), ("2.12.0", True)])
-def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, records, monkeypatch):
+@pytest.mark.parametrize(
+    ("version", "dropout", "workers", "records"),
+    [
+        ("2.11.1", 0.2, 2, False),
+        ("2.11.1", 0.0, 2, True),
+        ("2.11.1", 0.2, 1, True),
+        ("2.12.0", 0.2, 2, True),
+    ],
+)
+def test_before_torch_2_12_clients_side_by_side_are_recorded_where_nothing_is_drawn(
+    version, dropout, workers, records, monkeypatch
+):
     """All recordings draw from one seed and offset there."""
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     with pretended():
-        clients = toy_federation(
-            resolve("fedavg"), shards=gpu_checks.toy_clients("cuda"), device="cuda"
-        ).clients
-        workers = Streams.of(clients, 2).workers
-        result = [isinstance(worker.steps, RecordedSteps) for worker in workers]
-        assert result == [records, records]
+        played = gpu_checks._OnDevice(resolve("fedavg"), "cuda", None)
+        one_by_one = played.prepared("cuda", dropout)
+        *_, expected = played.play(one_by_one)
+        clients = played.prepared("cuda", dropout)
+        engine = Streams.of(clients, workers)
+        *_, last = played.play(clients, engine)
+        assert gpu_checks._difference(last, expected) == ""
+        result = {worker.steps.captures > 0 for worker in engine.workers}
+        assert result == {records}
 
 
 def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
