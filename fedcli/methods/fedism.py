@@ -67,7 +67,7 @@ class Sharp(Local):
         client: ClientRound,
         radius: Tensor | float,
     ) -> Tensor:
-        """As gradient(), with a perturbation of this length."""
+        """Leave the gradient at this distance in net; returns the loss for the record."""
         layout = client.layout
         loss = super().gradient(net, batch, client)
         g = layout.grad.clone()  # [T] at theta
