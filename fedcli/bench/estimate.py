@@ -80,6 +80,7 @@ def estimate(
     if plan.precision == "auto":
         fastest, *_ = precision.fastest(*probe(source, plan))
         plan = replace(plan, precision=fastest)
+        resources.be_deterministic(device, 0, fastest)
     federation = assemble(source, plan, method, open_parent(plan, method))
     settle_threads(federation)
     scoring = Scoring(federation)

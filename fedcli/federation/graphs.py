@@ -62,8 +62,12 @@ class CudaGraph:
         self,
         step: Callable[[], None],
         beside: "CudaGraph | None" = None,
-    ) -> None:
+        may_draw: bool = True,
+    ) -> bool:
         """Warm up on a stream of its own, then record. Both change the tensors that a step writes.
+
+        Returns False, and records nothing, where the step draws random numbers on the GPU and may
+        not.
 
         beside: a graph whose memory it may use, since nothing in it is read after a replay.
         """
@@ -73,6 +77,9 @@ class CudaGraph:
             for _ in range(WARM_UP):
                 step()
         torch.cuda.current_stream().wait_stream(self.stream)
+        if not may_draw and not torch.equal(torch.cuda.get_rng_state(), seed):
+            torch.cuda.set_rng_state(seed)
+            return False
         pool = beside.graph.pool() if beside else None
         recording = torch.cuda.graph(
             self.graph,
@@ -83,6 +90,7 @@ class CudaGraph:
         with recording:
             step()
         torch.cuda.set_rng_state(seed)
+        return True
 
     def replay(self) -> None:
         self.graph.replay()
@@ -106,16 +114,18 @@ def local_steps(
     layout: Layout,
     optimizer: str,
     graph: Callable[[], CudaGraph] | None = None,
+    may_draw: bool = True,
 ) -> Steps:
     """The steps of a method on a network, recorded on a GPU where the method's steps can be.
 
     graph: makes what records them, a CUDA graph by default.
+    may_draw: whether steps that draw random numbers on the GPU are recorded too.
     """
     if layout.flat.is_cuda:
         graph = graph or partial(CudaGraph, torch.cuda.Stream(layout.flat.device))
     if graph is None or no_graph_reason(method.local):
         return Steps(method.local, net, layout, optimizer)
-    return RecordedSteps(method.local, net, layout, optimizer, graph)
+    return RecordedSteps(method.local, net, layout, optimizer, graph, may_draw)
 
 
 class RecordedSteps(Steps):
@@ -128,9 +138,12 @@ class RecordedSteps(Steps):
         layout: Layout,
         optimizer: str,
         graph: Callable[[], CudaGraph],
+        may_draw: bool = True,
     ):
         super().__init__(local, net, layout, optimizer)
         self.graph = graph
+        self.may_draw = may_draw
+        self.records = True  # until a step drew random numbers that it may not
         self.captures = 0  # how often a step was recorded
         self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, last used last
 
@@ -146,13 +159,12 @@ class RecordedSteps(Steps):
         """
         shard = client.shard
         on_device = not shard.on_cpu and shard.images.device == client.theta.device
-        if client.private or not on_device or len(shard) < batch_size:
+        if client.private or not on_device or len(shard) < batch_size or not self.records:
             return super().along(client, turns, batch_size)
         recorded = self._slots(client, batch_size)
         for indices, chance in turns:
-            if len(indices) == batch_size:
-                self._replay(recorded, indices, chance, client)
-            else:
+            is_whole = len(indices) == batch_size
+            if not (is_whole and self._replay(recorded, indices, chance, client)):
                 batch = with_own(shard.batch(indices, chance), client)
                 self.step(recorded.client, batch, recorded.total)
             client.steps += 1
@@ -214,17 +226,26 @@ class RecordedSteps(Steps):
         indices: Tensor,
         chance: Tensor | None,
         client: ClientRound,
-    ) -> None:
+    ) -> bool:
+        """Take a step by its graph; returns False where it is not recorded."""
+        if not self.records:
+            return False
         batch = _tensors_of_batch(client, indices, chance)
         if recorded.graph is None:
             recorded.batch = _mapped(batch, torch.clone)
             recorded.graph = self._record(recorded, list(client.per_image))
+        if recorded.graph is None:
+            self.records = False
+            return False
         for name, slot in recorded.batch.items():
             slot.copy_(batch[name])
         recorded.graph.replay()
+        return True
 
-    def _record(self, recorded: Recorded, per_image: list[str]) -> CudaGraph:
-        """A graph of the step, which leaves every tensor as it was."""
+    def _record(self, recorded: Recorded, per_image: list[str]) -> CudaGraph | None:
+        """A graph of the step, which leaves every tensor as it was; None where it may not be
+        recorded.
+        """
         shard = recorded.client.shard
         slots = recorded.batch
         live = list(self._live(recorded))
@@ -237,9 +258,11 @@ class RecordedSteps(Steps):
             self.step(recorded.client, batch, recorded.total)
 
         graph = self.graph()
-        graph.capture(step, self._other_graph())
+        was_recorded = graph.capture(step, self._other_graph(), self.may_draw)
         for tensor, value in zip(live, before, strict=True):
             tensor.copy_(value)
+        if not was_recorded:
+            return None
         self.captures += 1
         return graph
 

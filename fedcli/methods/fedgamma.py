@@ -44,7 +44,9 @@ class ControlledSharp(Controlled):
         batch: Batch,
         client: ClientRound,
     ) -> Tensor:
-        loss = Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # g~ is left in the layout
+        sharp = Sharp(alpha=0.0)
+        # g~ is left in the layout
+        loss = sharp.gradient_at_distance(net, batch, client, self.rho)
         client.scratch["total"] += client.layout.grad
         client.layout.grad.add_(client.scratch["correction"])  # g~ + c - c_i
         return loss

@@ -41,7 +41,6 @@ class Sharp(Local):
     """SALT: descend along the gradient at distance rho(t) along the ascent direction."""
 
     cost = {"step": 2}
-    reads_round = True
 
     rho: Annotated[float, "largest perturbation radius, in units of theta, >= 0"] = 0.1
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = (
@@ -57,18 +56,32 @@ class Sharp(Local):
             "rounding: --precision fp32"
         )
 
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
+        # a tensor, so that a recorded step serves every round; full() does not wait for a GPU
+        radius = perturbation_radius(self, client)
+        client.scratch["radius"] = torch.full((), radius, device=client.theta.device)
+
     def gradient(
         self,
         net: Network,
         batch: Batch,
         client: ClientRound,
     ) -> Tensor:
+        return self.gradient_at_distance(net, batch, client, client.scratch["radius"])
+
+    def gradient_at_distance(
+        self,
+        net: Network,
+        batch: Batch,
+        client: ClientRound,
+        radius: Tensor | float,
+    ) -> Tensor:
+        """Leave the gradient at this distance in net; returns the loss for the record."""
         layout = client.layout
         loss = super().gradient(net, batch, client)
         g = layout.grad.clone()  # [T] at theta
         theta = layout.params.clone()  # [T]
-        length = g.norm() + 1e-12
-        step = perturbation_radius(self, client) / length
+        step = (g.norm() + 1e-12).reciprocal() * radius
         layout.params.addcmul_(g, step)  # theta + eps*, Eq. 9
         layout.zero_grad()
         with still_batchnorm(net):

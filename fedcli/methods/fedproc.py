@@ -15,6 +15,7 @@ we differ, and why:
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -29,15 +30,18 @@ class ContrastFirst(Prototypes):
     """From contrast with prototypes to cross-entropy, in a straight line over the run."""
 
     cost = {"step": 1, "forward": 1}
-    reads_round = True
+
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
+        share = 1 - (client.round - 1) / max(client.rounds - 1, 1)  # a_t
+        # tensors, so that a recorded step serves every round; full() does not wait for a GPU
+        device = client.theta.device
+        client.scratch["contrast"] = torch.full((), share, device=device)
+        client.scratch["supervised"] = torch.full((), 1 - share, device=device)
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        later_rounds = max(client.rounds - 1, 1)
-        share = 1 - (client.round - 1) / later_rounds  # a_t
         if "prototypes" not in client.shared:
             loss = super().loss(net, batch, client)
-            released = self.rule == "released"
-            return (1 - share) * loss if released else loss
+            return client.scratch["supervised"] * loss if self.rule == "released" else loss
         z = net.features(batch.x)  # [B, D]
         met = client.shared["prototype_known"]  # [C]
         prototypes = F.normalize(client.shared["prototypes"])
@@ -48,7 +52,7 @@ class ContrastFirst(Prototypes):
         total = F.cross_entropy(cosines, target, reduction="sum")
         contrast = total / has_prototype.sum().clamp_min(1)
         supervised = cross_entropy(net.head(z), batch.y, client)
-        return share * contrast + (1 - share) * supervised
+        return client.scratch["contrast"] * contrast + client.scratch["supervised"] * supervised
 
 
 register(

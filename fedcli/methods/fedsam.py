@@ -50,8 +50,9 @@ class Perturbed(Local):
         batch: Batch,
         client: ClientRound,
     ) -> Tensor:
-        sharp = Sharp(self.rho, 0.0, 0.0)
-        return sharp.gradient(net, batch, client)  # Alg. 1: g~ is left in the layout
+        sharp = Sharp(alpha=0.0)
+        # Alg. 1: g~ is left in the layout
+        return sharp.gradient_at_distance(net, batch, client, self.rho)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 
+COUNTER = "num_batches_tracked"  # of the batches that a batch norm was trained on
 Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
 
 
@@ -117,17 +118,22 @@ class LoneSafe(nn.modules.batchnorm._BatchNorm):
     value per channel.
 
     PyTorch refuses to train on such a batch: the last batch of a client can be one image, and a
-    deep net may shrink it to one pixel.
+    deep net may shrink it to one pixel. It does not count batches, which nothing reads: on a GPU
+    each count is an operation of its own.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if not (self.training and x.numel() == x.shape[1]):
+        if not self.training:
             return super().forward(x)
-        self.training = False
+        count = self.num_batches_tracked
+        if self.momentum is not None:  # without it, statistics are means over all batches
+            self._buffers[COUNTER] = None
+        self.training = x.numel() != x.shape[1]
         try:
             return super().forward(x)
         finally:
             self.training = True
+            self._buffers[COUNTER] = count
 
 
 @cache

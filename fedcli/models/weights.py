@@ -32,7 +32,7 @@ from ..provenance import kind_and_words, words_of
 from . import outside, torchscript
 from .backbones import IMAGENET, imagenet
 from .lite import LITE, in_timms_names, weights_file
-from .network import Network
+from .network import COUNTER, Network
 
 # how a file of torch.save began before it was a zip
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)
@@ -45,7 +45,6 @@ HEADS = "fc.", "classifier.", "head.", "heads.", "AuxLogits.", "aux1.", "aux2."
 BESIDE = (*HEADS, "decoder", "mask_token")  # the latter of masked autoencoders such as RETFound
 # the key of a checkpoint that holds its tensors
 CONTAINERS = "state_dict", "model", "teacher", "model_state_dict"
-COUNTER = "num_batches_tracked"  # end of a name that a file may lack
 Tensors = dict[str, Tensor]
 
 

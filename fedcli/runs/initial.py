@@ -13,6 +13,7 @@ from ..errors import FedcliError, UsageError
 from ..federation.state import read_tensors
 from ..methods import Method
 from ..models import Network, frozen_parts
+from ..models.network import COUNTER
 from ..options import Source
 from .own_code import method_of
 
@@ -81,7 +82,7 @@ def take_head(
     stored = read_tensors(parent_run.model)
     tensors = {}
     for name in net.head.state_dict():
-        if not name.endswith("num_batches_tracked"):  # which no model of a run holds
+        if not name.endswith(COUNTER):  # which no model of a run holds
             tensors[name] = stored[f"model/head.{name}"]
     net.head.load_state_dict(tensors, strict=False)
     return ""

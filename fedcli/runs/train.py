@@ -83,6 +83,7 @@ def train(
     if plan.precision == "auto":
         recorded = _measured(recorded)
         plan = recorded.plan
+        resources.be_deterministic(plan.device, 0, plan.precision)
     folder = recorded.folder
     options = recorded.options
     if (folder / "run.json").exists():
@@ -198,8 +199,8 @@ class _Recorded:
 
 
 def _measured(recorded: _Recorded) -> _Recorded:
-    """The plan in the precision of a run that exists already, else in the faster one."""
-    for name in precision.CHOICES:
+    """The plan in the precision of a run that exists already, else in the fastest one."""
+    for name in precision.choices(recorded.plan.device):
         in_precision = recorded.in_precision(name)
         if not (in_precision.folder / "settings.json").is_file():
             continue

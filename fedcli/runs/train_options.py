@@ -129,7 +129,7 @@ class TrainOptions(Training):
     device: Device = "cpu"
     precision: Annotated[
         Literal["fp32", "tf32", "bf16", "auto"],
-        "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: fp32 or bf16, measured",
+        "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: the fastest, measured",
         Flag(panel=MACHINE, marks=("second",)),
     ] = "fp32"
     threads: Annotated[

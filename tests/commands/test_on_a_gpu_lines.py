@@ -46,6 +46,7 @@ TRAINED = [
     "fedavg --dp-sgd 1 --model cnn-gn",
     "fedprox --server-optimizer adam --class-weights balanced --label-smoothing 0.1 --clip-norm 5",
     "group-dro --precision tf32 --eval-every 1",
+    "fedavg --precision auto",
     "fedbn --single-site",
     "lora --model clip-tiny",
     "fedavg --then crt",

@@ -7,6 +7,7 @@ from datetime import date
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from fedcli import models
@@ -14,6 +15,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.models import load_teacher
 from fedcli.models.backbones import small_cnn
 from fedcli.models.layout import Layout
+from fedcli.models.network import make_lone_safe
 from fedcli.models.weights import read
 
 SIZES = {
@@ -97,6 +99,25 @@ def test_one_image_that_shrinks_to_one_pixel_trains(name):
     for parameter in net.parameters():
         if parameter.grad is not None:
             assert parameter.grad.isfinite().all()
+
+
+def test_training_counts_no_batches_and_keeps_the_counters():
+    net = build("cnn")
+    before = net.state_dict().keys()
+    statistics = [buffer.clone() for buffer in net.buffers()]
+    net.train()(torch.randn(4, 3, 32, 32))
+    for buffer, value in zip(net.buffers(), statistics, strict=True):
+        assert torch.equal(buffer, value) != buffer.is_floating_point()
+    assert net.state_dict().keys() == before
+
+
+def test_a_batch_norm_whose_statistics_are_means_counts_its_batches():
+    net = nn.Sequential(nn.BatchNorm1d(2, momentum=None))
+    make_lone_safe(net)
+    batches = torch.randn(3, 8, 2)
+    for batch in batches:
+        net(batch)
+    assert_close(net[0].running_mean, batches.mean((0, 1)))
 
 
 def test_bf16_computes_low_and_answers_in_float32():

@@ -7,9 +7,44 @@ import pytest
 import torch
 from conftest import make_chain, toy_net
 from made_plans import planned, train
+from pretend import Graph, pretended
 
 from fedcli.federation.client import Training
 from fedcli.runs import precision
+
+
+@pytest.mark.parametrize(
+    ("passes", "chosen"),
+    [
+        ({"fp32": 3.0, "tf32": 1.0, "bf16": 1.0}, "tf32"),
+        ({"fp32": 3.0, "tf32": 2.0, "bf16": 1.0}, "bf16"),
+        ({"fp32": 1.0, "tf32": 1.0, "bf16": 1.0}, "fp32"),
+    ],
+)
+def test_on_a_gpu_recorded_steps_are_measured_and_the_most_exact_of_the_fastest_is_chosen(
+    passes, chosen, monkeypatch
+):
+    """By a clock that only a replay moves."""
+    now = 0.0
+    seconds = iter(passes.values())
+
+    class Slow(Graph):
+        def __init__(self):
+            super().__init__()
+            self.seconds = next(seconds)
+
+        def replay(self):
+            nonlocal now
+            super().replay()
+            now += self.seconds
+
+    monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter=lambda: now))
+    with pretended():
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", Slow)
+        images = torch.zeros(8, 1, 8, 8, device="cuda")
+        choice, times = precision.fastest(lambda _: toy_net().to("cuda"), images)
+    assert choice == chosen
+    assert times == pytest.approx(passes)
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [("fp32", "bf16"), ("bf16", "fp32")])

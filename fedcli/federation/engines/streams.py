@@ -16,11 +16,12 @@ from torch.torch_version import TorchVersion
 
 from ...models.layout import Layout
 from ..client import ClientReport, ClientTask
-from ..steps import Steps
+from ..graphs import local_steps
 from .in_process import InProcess
 
 MOST = 15  # workers: torch has 32 streams, and a worker needs one to train on and one to record on
-# the torch from which a recording has its random seed and offset to itself: before, all have one
+# the torch from which a recording has its random seed and offset to itself: before, all have one,
+# so that steps that draw random numbers on the GPU are not recorded
 OWN_NUMBERS = "2.12"
 
 
@@ -44,8 +45,9 @@ class Streams:
         workers = [clients]
         for _ in range(count - 1):
             workers.append(_copied(clients))
-        if on_gpu and TorchVersion(torch.__version__) < TorchVersion(OWN_NUMBERS):
-            workers = [_without_recording(worker) for worker in workers]
+        is_old = TorchVersion(torch.__version__) < TorchVersion(OWN_NUMBERS)
+        if on_gpu and is_old and count > 1:
+            workers = [_recorded_without_draws(worker) for worker in workers]
         streams = [torch.cuda.Stream(device) if on_gpu else None for _ in workers]
         return cls(workers, streams)
 
@@ -96,12 +98,13 @@ def _tensors(*values: Any) -> Iterator[Tensor]:
             yield value
 
 
-def _without_recording(worker: InProcess) -> InProcess:
-    steps = Steps(
-        worker.method.local,
+def _recorded_without_draws(worker: InProcess) -> InProcess:
+    steps = local_steps(
+        worker.method,
         worker.net,
         worker.layout,
         worker.training.optimizer,
+        may_draw=False,
     )
     return replace(worker, steps=steps)
 
