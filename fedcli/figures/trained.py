@@ -171,7 +171,7 @@ def around(
     y = shard.y.cpu()
 
     def loss() -> float:
-        answers = runs.logits(run.net, shard, run.method.local)
+        answers = runs.logits_of_loaded(run, shard)
         logits = torch.from_numpy(answers).double()  # [N, C]
         if y.ndim == 2:
             return float(plain_loss(logits, y) / len(y))

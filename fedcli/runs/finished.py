@@ -354,6 +354,20 @@ def predict(
     load_model(run, round, client)
     if run.adapt:
         run.adapt(run.net, shard, run.method.local)
+    return logits_of_loaded(run, shard, view)
+
+
+@torch.inference_mode()
+def logits_of_loaded(
+    run: FinishedRun,
+    shard: Shard,
+    view: str | None = None,
+) -> np.ndarray:
+    """Logits float32 [N, C] of the model that is in run.net; a frozen network's features are those
+    that are kept.
+
+    view: as of logits().
+    """
     if run.adapt or run.features is None:
         return logits(run.net, shard, run.method.local, view)
     shard = run.features.shard(shard)

@@ -345,7 +345,7 @@ def _personal(run: FinishedRun, images: ScoredImages) -> Table:
         personal = [runs.predict(run, number, shard, client) for client in run.data.roster]
         models = {"personal": personal}
         if runs.load_mean_personal(run, number):
-            models["mean_personal"] = [runs.logits(run.net, shard, run.method.local)]
+            models["mean_personal"] = [runs.logits_of_loaded(run, shard)]
         for model, tables in models.items():
             where = Where(version, model=model)
             lines = of_round(where, images, number, tables, images.groupings)

@@ -9,7 +9,7 @@ from conftest import make_chain, toy_net, toy_shard
 from made_plans import TRAINING, planned, train
 
 from fedcli.federation.state import read_tensors, write_tensors
-from fedcli.runs import features
+from fedcli.runs import features, finished
 from fedcli.runs.features import FeatureTables, folder_for
 from fedcli.runs.finished import open_run, predict
 from fedcli.scores.deploy.foreign import Known
@@ -65,6 +65,22 @@ def test_evaluation_scores_what_the_whole_network_answers(tmp_path):
     result = predict(replace(opened, features=None), 2, shard)
     expected = pytest.approx(whole, abs=0)
     assert result == expected
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_evaluation_passes_no_image_through_the_network_again(method, tmp_path, monkeypatch):
+    plan = planned(method, {}, TRAINING, 2, freeze_backbone=True)
+    run = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=None)
+    shapes = []
+    logits = finished.logits
+
+    def seen(net, shard, *rest):
+        shapes.append(shard.images.ndim)
+        return logits(net, shard, *rest)
+
+    monkeypatch.setattr(finished, "logits", seen)
+    evaluate(run)
+    assert set(shapes) == {2}  # features [M, D]
 
 
 def test_other_weights_and_other_images_have_a_file_of_their_own(tmp_path, images_seen):
