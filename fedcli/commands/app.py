@@ -26,10 +26,11 @@ from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
 from . import registry
 from .shell import declare, defaults
-from .shell.panels import ANYWHERE
+from .shell.panels import ANYWHERE, HELP, WHOLE_HELP
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
+WHOLE = (f"{HELP}, {WHOLE_HELP}", "show the options that are used most, or all of them")
 MEND = "mend it, or tell its authors; --debug shows the traceback"
 UNEXPECTED = (
     "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the "
@@ -55,7 +56,10 @@ class Commands(TyperGroup):
         ctx: typer.Context,
         formatter: Any,
     ) -> None:
-        """First sentences of all commands, under headings."""
+        """Options of every command, and first sentences of all commands under headings."""
+        switches = [(f"--{name}", meaning) for name, meaning in declare.MEANINGS.items()]
+        with formatter.section("Options of every command"):
+            formatter.write_dl([*switches, WHOLE])
         with console.shown():  # for warnings of commands of packages
             sections = self.commands.sections()
         for heading, lines in sections.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .. import console
 from ..errors import FedcliError, UsageError
-from ..options import Flag, values
+from ..options import COMMON, Flag, values
 from ..reproduction.reproduce_options import ReproduceOptions, RunOptions
 from ..system import terminal
 from . import cells
@@ -39,12 +39,12 @@ EveryRecipe = Annotated[bool, "with --plan: of every recipe"]
 
 def reproduce(
     options: ReproduceOptions,
-    dry_run: DryRun = "",
-    fetch: Fetch = False,
+    dry_run: Annotated[DryRun, COMMON] = "",
+    fetch: Annotated[Fetch, COMMON] = False,
     accept_licence: o.AcceptLicence = False,
-    plan: PlanOnly = False,
+    plan: Annotated[PlanOnly, COMMON] = False,
     all: EveryRecipe = False,  # noqa: A002  # the name of its flag
-    json: o.Json = False,
+    json: Annotated[o.Json, COMMON] = False,
     debug: bool = False,
 ) -> None:
     """Rebuild a published table, or all tables of a paper.

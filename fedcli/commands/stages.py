@@ -10,7 +10,7 @@ from .. import console
 from ..common_options import OUTPUT, Seeds
 from ..errors import FedcliError, UsageError
 from ..leaves import require
-from ..options import Flag
+from ..options import COMMON, Flag
 from ..runs.train_options import TrainOptions
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
@@ -139,7 +139,7 @@ Estimate = Annotated[
 def train(
     options: TrainOptions,
     methods: Methods = (),
-    seeds: Seeds = None,
+    seeds: Annotated[Seeds, COMMON] = None,
     dry_run: Estimate = False,
     json: BriefJson = "",
     debug: bool = False,
@@ -213,8 +213,8 @@ Tables = Annotated[
 def evaluate(
     options: EvaluateOptions,
     show_more: Tables = (),
-    fail_if: FailIf = (),
-    json: BriefJson = "",
+    fail_if: Annotated[FailIf, COMMON] = (),
+    json: Annotated[BriefJson, COMMON] = "",
     quiet: bool = False,
 ) -> None:
     """Score a run, for all and by client and patient group.
@@ -384,16 +384,16 @@ EvidenceFolder = Annotated[
 
 def report(  # noqa: C901 - a flag a step
     options: ReportOptions,
-    format: ReportFormat = "table",  # the name of its flag
-    out: ReportFile = None,
+    format: Annotated[ReportFormat, COMMON] = "table",  # the name of its flag
+    out: Annotated[ReportFile, COMMON] = None,
     export: Numbers = None,
-    figures: FigureFolder = None,
+    figures: Annotated[FigureFolder, COMMON] = None,
     draw: FigureNames = (),
-    card: CardFolder = None,
-    evidence: EvidenceFolder = None,
+    card: Annotated[CardFolder, COMMON] = None,
+    evidence: Annotated[EvidenceFolder, COMMON] = None,
     force: Force = False,
-    fail_if: FailIf = (),
-    json: BriefJson = "",
+    fail_if: Annotated[FailIf, COMMON] = (),
+    json: Annotated[BriefJson, COMMON] = "",
 ) -> None:
     """Show the scores of runs in tables or on a page.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from ..common_options import WORK, Seeds, Wait, Work
-from ..options import Flag, Options
+from ..options import COMMON, Flag, Options
 
 Raw = Annotated[
     Sequence[str],
@@ -61,15 +61,15 @@ class ReproduceOptions(Options):
         Flag(argument=True, access="reads"),
     ] = None
     _: KW_ONLY
-    raw: Raw = ()
+    raw: Annotated[Raw, COMMON] = ()
     file: File = ()
-    scale: Scale = "paper"
-    seeds: Seeds = None
-    only: Only = ()
+    scale: Annotated[Scale, COMMON] = "paper"
+    seeds: Annotated[Seeds, COMMON] = None
+    only: Annotated[Only, COMMON] = ()
     cells: Part = ""
-    jobs: Jobs = None
+    jobs: Annotated[Jobs, COMMON] = None
     at_once: AtOnce = None
-    device: Device = "cpu"
+    device: Annotated[Device, COMMON] = "cpu"
     precision: Precision = None
     work: Work = WORK
     wait: Wait = False
