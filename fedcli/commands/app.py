@@ -19,14 +19,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console, extensions
+from .. import console, extensions
 from ..errors import FedcliError, UsageError, of_system
 from ..provenance import OwnCodeError, message_of
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
 from . import registry
 from .shell import declare, defaults
-from .shell.panels import ANYWHERE, HELP, WHOLE_HELP
+from .shell.panels import ANYWHERE, HELP, SHOWS_ALL, WHOLE_HELP
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
@@ -71,7 +71,7 @@ class Commands(TyperGroup):
         ctx: typer.Context,
         args: list[str],
     ) -> list[str]:
-        """Read the words; --log-file and --code may be anywhere in the line."""
+        """Read the words; --log-file, --code and --help=all may be anywhere in the line."""
         flags = [flag.split()[0] for flag, _ in ANYWHERE]
         words = deque(args)
         global_words: list[str] = []
@@ -79,7 +79,10 @@ class Commands(TyperGroup):
         while words:
             word = words.popleft()
             name, equals, _ = word.partition("=")
-            if name not in flags or not (equals or words):
+            if word == WHOLE_HELP:
+                ctx.meta[SHOWS_ALL] = True
+                other_words.append(HELP)
+            elif name not in flags or not (equals or words):
                 other_words.append(word)
             elif equals:
                 global_words.append(word)
@@ -186,14 +189,20 @@ app = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:
+def _version(context: typer.Context, value: bool) -> None:
     if value:
-        print(f"fedcli {__version__}")
+        from . import version
+
+        version.show(with_packages=context.params.get("with_packages", False))
         raise typer.Exit
 
 
-Version = Annotated[
-    bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+Version = Annotated[bool, typer.Option("--version", callback=_version, help="print the version")]
+Packages = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", is_eager=True, help="with --version: also of Python and of the packages"
+    ),
 ]
 LogFile = Annotated[Path | None, typer.Option(metavar="FILE", help=ANYWHERE[0][1])]
 CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHERE[1][1])]
@@ -203,6 +212,7 @@ CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHE
 def root(
     context: typer.Context,
     shows_version: Version = False,  # noqa: ARG001  # its callback prints
+    with_packages: Packages = False,  # noqa: ARG001  # read by the callback of --version
     log_file: LogFile = None,
     code: CodeFiles = None,
 ) -> None:

@@ -53,8 +53,6 @@ COMMANDS = {
     "evaluate": Entry("Train and score", "fedcli.commands.stages"),
     "predict": Entry("Train and score", "fedcli.commands.stages"),
     "audit": Entry("Train and score", "fedcli.commands.compare", needs="fedcli.stages.audit"),
-    "sweep": Entry("Train and score", "fedcli.commands.cells"),
-    "run": Entry("Train and score", "fedcli.commands.reproduce"),
     "reproduce": Entry("Train and score", "fedcli.commands.reproduce"),
     "methods": Entry("Train and score", "fedcli.commands.methods"),
     "models": Entry("Train and score", "fedcli.commands.lists"),
@@ -69,7 +67,6 @@ COMMANDS = {
     "new": Entry("More", "fedcli.commands.new"),
     "check": Entry("More", "fedcli.commands.check"),
     "bench": Entry("More", "fedcli.commands.bench"),
-    "version": Entry("More", "fedcli.commands.version"),
 }
 
 

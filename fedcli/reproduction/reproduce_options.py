@@ -1,9 +1,7 @@
-"""The options of what plays the cells of recipes: reproduce, run, and those that sweep shares with
-them."""
+"""The options of reproduce, which plays the cells of recipes."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from ..common_options import WORK, Seeds, Wait, Work
@@ -70,32 +68,6 @@ class ReproduceOptions(Options):
     jobs: Annotated[Jobs, COMMON] = None
     at_once: AtOnce = None
     device: Annotated[Device, COMMON] = "cpu"
-    precision: Precision = None
-    work: Work = WORK
-    wait: Wait = False
-
-
-@dataclass(frozen=True)
-class RunOptions(Options):
-    """The cells of an experiment of the user's own; every other field is one of
-    ReproduceOptions."""
-
-    stage: ClassVar[str] = "run"
-    panel: ClassVar[str] = ""
-    recipe: Annotated[
-        Path,
-        "an experiment of your own, as recipes/README.md",
-        Flag("FILE.toml", argument=True, access="reads"),
-    ]
-    _: KW_ONLY
-    raw: Raw = ()
-    file: File = ()
-    seeds: Seeds = None
-    only: Only = ()
-    cells: Part = ""
-    jobs: Jobs = None
-    at_once: AtOnce = None
-    device: Device = "cpu"
     precision: Precision = None
     work: Work = WORK
     wait: Wait = False

@@ -80,13 +80,7 @@ class Command(TyperCommand):
             if option.flag.alone:
                 values[f"--{option.typed}"] = option.flag.alone
         end = args.index("--") if "--" in args else len(args)
-        words = []
-        for word in args[:end]:
-            if word == WHOLE_HELP:
-                ctx.meta[SHOWS_ALL] = True
-                words.append(HELP)
-            else:
-                words.append(f"{word}={values[word]}" if word in values else word)
+        words = [f"{word}={values[word]}" if word in values else word for word in args[:end]]
         return super().parse_args(ctx, [*words, *args[end:]])
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's
