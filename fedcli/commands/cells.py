@@ -91,7 +91,7 @@ def _read_seeds(text: str | None, options: TrainOptions) -> tuple[int, ...]:
 
 
 def _of_every_run(options: TrainOptions) -> TrainOptions:
-    """What all runs share: without what the call itself is about."""
+    """The options that all runs share, without those of the call itself."""
     usual = TrainOptions()
     about_call = {}
     for name in ("method", "data", "jobs", "at_once", "device", "work", "wait"):
