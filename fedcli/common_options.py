@@ -7,13 +7,28 @@ from typing import Annotated
 
 from .options import Flag, Source
 
-MACHINE, OUTPUT = "Machine", "Output"  # headings in help
+MACHINE = "Machine"
+REAL_SITES = "Real sites"
+OUTPUT = "Output"
+HEADINGS = (  # of options in help, in their order
+    "Training",
+    "Optimizer",
+    "Rare classes",
+    "Method",
+    "Network",
+    "Data",
+    "Privacy",
+    REAL_SITES,
+    MACHINE,
+    OUTPUT,
+)
 NAME = Flag(argument=True)
 LOCAL = Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")
 ON_MACHINE = Flag(local=True, panel=MACHINE)
 TO_OUTPUT = Flag(local=True, panel=OUTPUT)
 EXECUTION = Flag(local=True, panel=MACHINE, marks=("again", "second"))
+AT_SITES = Flag(local=True, panel=REAL_SITES, marks=("again", "second"))
 RESULTS = Flag(
     local=True,
     panel=OUTPUT,
@@ -48,7 +63,7 @@ Seeds = Annotated[
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", Flag(local=True, panel=MACHINE, marks=("second",))]
 Timeout = Annotated[
-    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", EXECUTION
+    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", AT_SITES
 ]
 Wait = Annotated[
     bool, "wait if another process makes the same result, instead of failing", EXECUTION

@@ -45,6 +45,7 @@ SWITCH = {
 }
 SET = "--set {name}={value}"  # how a user writes an option of a method
 FLAG = "{name} {value}"
+COMMON = "common"  # last in an annotation: the option is among the few that help shows first
 # recorded in place of an option for which the method has something of its own
 OWN = "the method's own"
 
@@ -112,6 +113,7 @@ class Option:
     shape: Literal["switch", "one", "several", "table"] = "one"
     path: bool = False
     optional: bool = False  # None is a value too
+    common: bool = False  # among the few that help shows first
     flag: Flag = Flag()
 
     @classmethod
@@ -122,12 +124,14 @@ class Option:
         origin = get_origin(hint)
         inside = get_args(hint)
         if origin is Annotated:
-            inner, meaning, *flag = inside
+            inner, meaning, *rest = inside
             option = cls.of(name, inner, default)
+            flags = [part for part in rest if part != COMMON]
             return replace(
                 option,
                 meaning=meaning,
-                flag=flag[0] if flag else Flag(),
+                common=COMMON in rest,
+                flag=flags[0] if flags else Flag(),
             )
         if origin in (Union, types.UnionType):
             kinds = [kind for kind in inside if kind is not type(None)]
@@ -480,10 +484,10 @@ def left_open(cls: Class) -> Class:
         for name, hint in dict(base.__annotations__).items():
             if get_origin(hint) is not Annotated or name in cls.usual:
                 continue
-            inner, meaning, *flag = get_args(hint)
-            if flag and flag[0].open:
+            inner, meaning, *rest = get_args(hint)
+            if any(isinstance(part, Flag) and part.open for part in rest):
                 cls.usual[name] = getattr(cls, name)
-                cls.__annotations__[name] = Annotated[inner | None, meaning, *flag]
+                cls.__annotations__[name] = Annotated[inner | None, meaning, *rest]
                 setattr(cls, name, None)
     return cls
 

@@ -69,10 +69,8 @@ SHORTER = {  # what is added to a command so that it ends soon; the last of a fl
     "train": "--rounds 1",
     "demo": "--rounds 1",
     "prepare": "--size 32",
-    "sweep": "--rounds 1",
     "audit": "--iterations 2",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
-    "run": "--only FedAvg --dry-run",
 }
 FEWER = {
     "--clients 8": "--clients 2",
@@ -95,7 +93,6 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "attack": SKIN_CLIENTS,
     "partition": SKIN,
     "train": TWO_CLIENTS,
-    "sweep": TWO_CLIENTS,
     "DP-SGD: the guarantee for one image": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "export": [*DESCRIBED, "fedcli train fedavg"],

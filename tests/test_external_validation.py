@@ -60,6 +60,6 @@ def test_its_other_lines_run(tmp_path, monkeypatch):
     lines = re.findall(r"^    (fedcli .*?)(?:\s+#.*)?$", PAGE, re.M)
     assert len(lines) == 6
     for line in lines:
-        if " sweep " in line:
+        if " --over " in line:
             line = line.replace("--rounds 10", "--rounds 1")
         session.output(line, lambda shown: [words.get(word, word) for word in shown.split()[1:]])

@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 ROOMS = "comparison", "federation", "figures", "io", "metrics", "models", "reporting", "system"
 COMMANDS = {  # leaf -> commands that go with it
     "sites": ["site"],
-    "recipes and sweeps": ["sweep", "run", "reproduce"],
+    "recipes and sweeps": ["reproduce"],
     "audit": ["audit"],
     "speed": ["bench"],
     "export": ["export"],
@@ -55,7 +55,7 @@ for name in registry.names():
 print("LISTS", json.dumps([registry.names(), list(FIGURES), list(SOURCES)]))
 """
 REFUSED = {  # command line -> the error that ends it without any leaf
-    "train fedavg fedheal --work .": "train of several methods or seeds needs "
+    "train fedavg fedheal --work .": "train of several runs needs "
     "fedcli.reproduction, which is not installed",
     "train fedavg --track mlflow --work .": "--track needs fedcli.reporting.tracking, which is not "
     "installed",

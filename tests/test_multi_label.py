@@ -203,7 +203,7 @@ RUN, PHOTOGRAPHS = "fedcli-work/runs/fedavg-*", "fedcli-work/samples/*/ODIR-5K/O
             "checked against fedcli predict",
         ),
         (f"fedcli plot convergence {RUN} --out lines.svg", "lines.svg"),
-        ("fedcli sweep fedprox --over mu=0.1,1 -- --rounds 1", "validation AUC, mean over"),
+        ("fedcli train fedprox --over mu=0.1,1 --rounds 1", "validation AUC, mean over"),
     ],
     ids=lambda text: (
         text.split()[1] + text.partition("--")[2].partition(" ")[0]

@@ -90,7 +90,7 @@ def test_options_named_in_the_guides_exist():
 
 
 def _help(command) -> str:
-    return session.run(f"fedcli {command} --help")
+    return session.run(f"fedcli {command} --help=all")
 
 
 def test_the_changelog_names_this_version():

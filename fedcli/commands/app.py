@@ -19,18 +19,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console, extensions
+from .. import console, extensions
 from ..errors import FedcliError, UsageError, of_system
 from ..provenance import OwnCodeError, message_of
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
 from . import registry
 from .shell import declare, defaults
-from .shell.panels import ANYWHERE
+from .shell.panels import ANYWHERE, HELP, SHOWS_ALL, WHOLE_HELP
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
-HELP = {"-h", "--help"}
+HELP_FLAGS = {"-h", HELP}
+WHOLE = (f"{HELP}, {WHOLE_HELP}", "show the options that are used most, or all of them")
 MEND = "mend it, or tell its authors; --debug shows the traceback"
 UNEXPECTED = (
     "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the "
@@ -56,7 +57,10 @@ class Commands(TyperGroup):
         ctx: typer.Context,
         formatter: Any,
     ) -> None:
-        """First sentences of all commands, under headings."""
+        """Options of every command, and first sentences of all commands under headings."""
+        switches = [(f"--{name}", meaning) for name, meaning in declare.MEANINGS.items()]
+        with formatter.section("Options of every command"):
+            formatter.write_dl([*switches, WHOLE])
         with console.shown():  # for warnings of commands of packages
             sections = self.commands.sections()
         for heading, lines in sections.items():
@@ -68,7 +72,7 @@ class Commands(TyperGroup):
         ctx: typer.Context,
         args: list[str],
     ) -> list[str]:
-        """Read the words; --log-file and --code may be anywhere in the line."""
+        """Read the words; --log-file, --code and --help=all may be anywhere in the line."""
         flags = [flag.split()[0] for flag, _ in ANYWHERE]
         words = deque(args)
         global_words: list[str] = []
@@ -76,7 +80,10 @@ class Commands(TyperGroup):
         while words:
             word = words.popleft()
             name, equals, _ = word.partition("=")
-            if name not in flags or not (equals or words):
+            if word == WHOLE_HELP:
+                ctx.meta[SHOWS_ALL] = True
+                other_words.append(HELP)
+            elif name not in flags or not (equals or words):
                 other_words.append(word)
             elif equals:
                 global_words.append(word)
@@ -98,7 +105,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
         """The command that the words call, with its options from variables and from the file."""
         name, command, rest = super().resolve_command(ctx, args)
-        is_help = not HELP.isdisjoint(rest)
+        is_help = not HELP_FLAGS.isdisjoint(rest)
         ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
         return name, command, rest
 
@@ -185,18 +192,24 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": sorted(HELP), "max_content_width": 100},
+    context_settings={"help_option_names": sorted(HELP_FLAGS), "max_content_width": 100},
 )
 
 
-def _version(value: bool) -> None:
+def _version(context: typer.Context, value: bool) -> None:
     if value:
-        print(f"fedcli {__version__}")
+        from . import version
+
+        version.show(with_packages=context.params.get("with_packages", False))
         raise typer.Exit
 
 
-Version = Annotated[
-    bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+Version = Annotated[bool, typer.Option("--version", callback=_version, help="print the version")]
+Packages = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", is_eager=True, help="with --version: also of Python and of the packages"
+    ),
 ]
 LogFile = Annotated[Path | None, typer.Option(metavar="FILE", help=ANYWHERE[0][1])]
 CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHERE[1][1])]
@@ -206,6 +219,7 @@ CodeFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHE
 def root(
     context: typer.Context,
     shows_version: Version = False,  # noqa: ARG001  # its callback prints
+    with_packages: Packages = False,  # noqa: ARG001  # read by the callback of --version
     log_file: LogFile = None,
     code: CodeFiles = None,
 ) -> None:

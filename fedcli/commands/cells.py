@@ -1,116 +1,109 @@
-"""fedcli sweep, and train of several: cells, each a training with its scores, in tables."""
+"""Train of several runs, also over a grid of settings: cells, each a training with its scores."""
 
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from json import loads
 from pathlib import Path
 from typing import Annotated, Any
 
-from .. import console, extensions
-from ..common_options import Seeds, Wait
+from .. import console
 from ..errors import UsageError
 from ..options import Flag
-from ..reproduction.reproduce_options import AtOnce, Device, Jobs
 from ..runs.train_options import TrainOptions
 from ..stages.options import PartitionOptions
 from .shell import common as o
 from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
-from .shell.words import methods_and_data
 
 DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell "
     "into this folder, and one for their data",
-    Flag("[=DIR]", alone="-", access="writes"),
-]
-Methods = Annotated[
-    Sequence[str],
-    "one or several; then the path of a partition or corruption manifest, default the newest "
-    "under --work; after -- flags of train for all cells",
-    Flag("METHOD... [DATA] [-- TRAIN FLAGS]", argument=True),
-]
-Over = Annotated[
-    Sequence[str],
-    "an option of the methods or a flag of train, method, or hold-out=all; may be repeated",
-    Flag("KEY=VALUE,..."),
-]
-AllTests = Annotated[
-    bool, "show test scores of every value, also where validation images choose one"
+    Flag("[=DIR]", alone=o.JUST_SAY, access="writes"),
 ]
 
 
-def sweep(
-    methods: Methods = (),
-    over: Over = (),
-    seeds: Seeds = None,
-    jobs: Jobs = None,
-    at_once: AtOnce = None,
-    device: Device = "cpu",
-    dry_run: DryRun = "",
-    test: AllTests = False,
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
+def train_over(
+    methods: Sequence[str],
+    options: TrainOptions,
+    over: Sequence[str],
+    seeds: str | None,
+    *,
+    all_tests: bool,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
 ) -> None:
-    """Train over a grid of settings and show the scores.
+    """Train every method with every combination of values and every seed, and show their scores.
 
-    Where the clients have validation images, these alone choose among the values, and test scores
-    are shown of the chosen value alone. It can be stopped at any moment: the same command goes on.
-
-    hold-out=all leaves each hospital out of training in turn and tests on it.
-
-    Examples: fedcli sweep fedism-plus --over q=0.5,1,2,5 --seeds 3 -- --rounds 10 --lr 1e-3;
-    fedcli sweep --over method=fedavg,fedheal --seeds 3 -- --rounds 10;
-    fedcli sweep fedavg --over hold-out=all -- --rounds 10
+    dry_run: "" to train; "-" to say what it takes; else the folder that scripts are written to.
+    Raises FedcliError where a run failed, after all others have ended.
     """
+    from ..reproduction import forecast
     from ..reproduction import jobs as engine
     from ..reproduction import sweep as sweeps
-    from ..reproduction.expand import read_seeds
     from ..reproduction.script import Script
 
-    o.refuse_together(dry_run=dry_run, json=json)
-    names, data, flags = _split(methods)
+    work = Path(options.work)
+    all_seeds = _read_seeds(seeds, options)
     grid = sweeps.planned(
-        names,
-        data,
+        methods,
+        options.data,
         over,
-        read_seeds(seeds, (0,)) or (0,),
-        parsed(TrainOptions, flags),
+        all_seeds,
+        _of_every_run(options),
         work,
         _partitioned,
-        all_tests=test,
+        all_tests=all_tests,
     )
-    if dry_run:
-        devices = engine.spread(device, jobs, at_once)
-        scripted(Script(grid.recipe, grid.cells, work, source=grid.data, devices=devices), dry_run)
+    device, processes, streams = options.device, options.jobs, options.at_once
+    if dry_run not in ("", o.JUST_SAY):
+        devices = engine.spread(device, processes, streams)
+        script = Script(grid.recipe, grid.cells, work, source=grid.data, devices=devices)
+        scripted(script, dry_run)
         return
-    workplace = engine.Place(
-        work,
-        engine.devices(device, jobs, grid.cells, at_once),
-        debug,
-    )
+    devices = engine.devices(device, processes, grid.cells, streams)
+    workplace = engine.Place(work, devices, debug)
+    if dry_run:
+        needs = forecast.forecast(grid.cells, grid.sources, workplace, keep=False)
+        _say_needs(needs, len(devices), as_json=as_json)
+        return
     folder = grid.folder(work)
-    shared = grid.shared(work, wait=wait)
-    outcomes = run_cells(grid.recipe, shared, workplace, folder, as_json=json)
+    shared = grid.shared(work, wait=options.wait)
+    outcomes = run_cells(grid.recipe, shared, workplace, folder, as_json=as_json)
     if grid.left_out and outcomes:
         tables = list(sweeps.held_out_tables(grid.data, grid.left_out, outcomes, workplace))
-        show_tables(tables, sys.stderr if json else None)
+        show_tables(tables, sys.stderr if as_json else None)
         _write_tables(tables, folder / "held-out.md")
 
 
-def _split(words: Sequence[str]) -> tuple[list[str], str | None, Sequence[str]]:
-    """Methods, the path of their data, and flags of train, which begin at the first word with a
-    dash.
-    """
-    end = 0
-    while end < len(words) and (words[end] == "-" or not words[end].startswith("-")):
-        end += 1
-    extensions.allow(words[end:])
-    return *methods_and_data(words[:end]), words[end:]
+def _read_seeds(text: str | None, options: TrainOptions) -> tuple[int, ...]:
+    """The seeds of --seeds, or the one of --seed. Raises UsageError where both are given."""
+    from ..reproduction.expand import read_seeds
+
+    if text is not None and options.seed:
+        hint = "--seeds 4,7 trains with these two"
+        raise UsageError("--seed and --seeds exclude each other", hint)
+    return read_seeds(text, (0,)) or (options.seed,)
+
+
+def _of_every_run(options: TrainOptions) -> TrainOptions:
+    """The options that all runs share, without those of the call itself."""
+    usual = TrainOptions()
+    about_call = {}
+    for name in ("method", "data", "jobs", "at_once", "device", "work", "wait"):
+        about_call[name] = getattr(usual, name)
+    return replace(options, **about_call)
+
+
+def _say_needs(needs: Any, processes: int, *, as_json: bool) -> None:
+    """Say how long several runs would take."""
+    if as_json:
+        show_json(asdict(needs))
+    else:
+        console.say(needs.sentence(processes))
 
 
 def _write_tables(tables: Sequence[Any], path: Path) -> None:
@@ -124,7 +117,7 @@ def _write_tables(tables: Sequence[Any], path: Path) -> None:
 
 def scripted(script: Any, dry_run: str) -> None:
     """Print the script of cells, or write one for each into a folder."""
-    if dry_run == "-":
+    if dry_run == o.JUST_SAY:
         print(script.text(), end="")
         return
     folder = Path(dry_run)
@@ -196,15 +189,13 @@ def train_several(
     Raises FedcliError where a run failed, after all others have ended.
     """
     from ..data import shared_patients
-    from ..reproduction import expand, forecast, several
+    from ..reproduction import forecast, several
     from ..reproduction import jobs as engine
     from ..reproduction.shared import Shared, Sources
     from ..stages.partition import for_training
     from ..stages.train import data_for, resolved
 
-    if seeds is not None and options.seed:
-        hint = "--seeds 4,7 trains with these two"
-        raise UsageError("--seed and --seeds exclude each other", hint)
+    all_seeds = _read_seeds(seeds, options)
     plans = several.each_its_own(methods, options)
     source = data_for(resolved(plans[methods[0]]))
     work = Path(options.work)
@@ -212,17 +203,13 @@ def train_several(
     with tempfile.TemporaryDirectory() as nowhere:
         data = for_training(source, Path(nowhere) if dry_run else work)
         shared_patients.warn(data)
-        all_seeds = expand.read_seeds(seeds, (0,)) or (options.seed,)
         cells = several.cells(plans, all_seeds, data)
         devices = engine.devices(options.device, options.jobs, cells)
         workplace = engine.Place(work, devices, debug)
         sources: Sources = {(): data}
         if dry_run:
             needs = forecast.forecast(cells, sources, workplace, keep=False)
-            if as_json:
-                show_json(asdict(needs))
-            else:
-                console.say(needs.sentence(len(workplace.devices)))
+            _say_needs(needs, len(workplace.devices), as_json=as_json)
             return
         forecast.announce(cells, sources, workplace)
         with Shared(work, cells, sources) as shared:

@@ -112,6 +112,7 @@ def facts_of(method: Any) -> Facts:
         "about": method.about,
         "rule": method.rule,
         "families": list(method.families),
+        "is_first": method.is_first,
         "wants": wants(method),
         "names": [name.lower() for name in (method.name, method.label, *aliases)],
         "documentation": method.documentation,

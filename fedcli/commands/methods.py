@@ -112,6 +112,7 @@ def _list(purpose: str | None) -> None:
             needs |= facts["wants"]
     heads = [*HEAD, "from"] if packages else HEAD
     terminal.table(heads, [row[: len(heads)] for row in rows])
+    print("* the first to try.")
     if purpose != PRIVACY:
         print(*(f"needs {word}: {meaning}" for word, meaning in sorted(needs.items())), sep="\n")
     print(
@@ -153,7 +154,8 @@ def _line(facts: Facts, purpose: str | None = None) -> list[str]:
         meaning += f" ({', '.join(_means(facts))})"
     elif facts["wants"]:
         meaning += f" (needs {', '.join(facts['wants'])})"
-    return [facts["name"], facts["label"], meaning]
+    mark = " *" if facts["is_first"] else ""
+    return [facts["name"] + mark, facts["label"], meaning]
 
 
 def _print(facts: Facts) -> None:

@@ -29,35 +29,31 @@ class Entry:
         module: the module that has a function of the command's name.
         needs: a module that nothing else needs; without it the command is not listed.
         group: name of a class in the module, of a command that has commands below it.
+        shared_line: sentence of the line in help that commands of one kind share.
     """
 
     heading: str
     module: str
     needs: str = ""
     group: str = ""
+    shared_line: str = ""
 
     def is_complete(self) -> bool:
         """Tell whether the command, and what it alone needs, is installed."""
         return is_installed(self.module) and (not self.needs or is_installed(self.needs))
 
 
+LISTS = "List all, or show one by NAME."
 COMMANDS = {
     "demo": Entry("Begin", "fedcli.commands.demo"),
     "prepare": Entry("Data", "fedcli.commands.stages"),
     "partition": Entry("Data", "fedcli.commands.stages"),
     "corrupt": Entry("Data", "fedcli.commands.stages"),
     "attack": Entry("Data", "fedcli.commands.stages"),
-    "datasets": Entry("Data", "fedcli.commands.datasets"),
-    "corruptions": Entry("Data", "fedcli.commands.corruptions"),
     "train": Entry("Train and score", "fedcli.commands.stages"),
     "evaluate": Entry("Train and score", "fedcli.commands.stages"),
     "predict": Entry("Train and score", "fedcli.commands.stages"),
-    "audit": Entry("Train and score", "fedcli.commands.compare", needs="fedcli.stages.audit"),
-    "sweep": Entry("Train and score", "fedcli.commands.cells"),
-    "run": Entry("Train and score", "fedcli.commands.reproduce"),
     "reproduce": Entry("Train and score", "fedcli.commands.reproduce"),
-    "methods": Entry("Train and score", "fedcli.commands.methods"),
-    "models": Entry("Train and score", "fedcli.commands.lists"),
     "report": Entry("Compare", "fedcli.commands.stages"),
     "compare": Entry("Compare", "fedcli.commands.compare"),
     "plot": Entry("Compare", "fedcli.commands.plot", group="Figures"),
@@ -65,13 +61,17 @@ COMMANDS = {
     "ls": Entry("Compare", "fedcli.commands.ls"),
     "rm": Entry("Compare", "fedcli.commands.rm"),
     "inspect": Entry("Compare", "fedcli.commands.inspect"),
-    "metrics": Entry("Compare", "fedcli.commands.lists"),
-    "site": Entry("More", "fedcli.sites.command"),
-    "export": Entry("More", "fedcli.commands.export"),
-    "new": Entry("More", "fedcli.commands.new"),
-    "check": Entry("More", "fedcli.commands.check"),
-    "bench": Entry("More", "fedcli.commands.bench"),
-    "version": Entry("More", "fedcli.commands.version"),
+    "methods": Entry("Look up", "fedcli.commands.methods", shared_line=LISTS),
+    "datasets": Entry("Look up", "fedcli.commands.datasets", shared_line=LISTS),
+    "models": Entry("Look up", "fedcli.commands.lists", shared_line=LISTS),
+    "metrics": Entry("Look up", "fedcli.commands.lists", shared_line=LISTS),
+    "corruptions": Entry("Look up", "fedcli.commands.corruptions", shared_line=LISTS),
+    "site": Entry("Use at hospitals", "fedcli.sites.command"),
+    "export": Entry("Use at hospitals", "fedcli.commands.export"),
+    "audit": Entry("For authors", "fedcli.commands.compare", needs="fedcli.stages.audit"),
+    "new": Entry("For authors", "fedcli.commands.new"),
+    "check": Entry("For authors", "fedcli.commands.check"),
+    "bench": Entry("For authors", "fedcli.commands.bench"),
 }
 
 
@@ -148,11 +148,19 @@ class CommandsByName(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def sections(self) -> dict[str, list[tuple[str, str]]]:
-        """Heading -> lines of help: the name of a command and its first sentence."""
-        lines: dict[str, list[tuple[str, str]]] = {}
+        """Heading -> lines of help: the name of a command, or of those that share a line, and
+        what it does.
+        """
+        names_by_line: dict[tuple[str, str], list[str]] = {}
         for name in self:
             command = self.get(name)
-            if command:
-                sentence = " ".join((command.help or "").split("\n\n")[0].split())
-                lines.setdefault(command.rich_help_panel, []).append((name, sentence))
+            if command is None:
+                continue
+            sentence = " ".join((command.help or "").split("\n\n")[0].split())
+            if name in COMMANDS:
+                sentence = COMMANDS[name].shared_line or sentence
+            names_by_line.setdefault((command.rich_help_panel, sentence), []).append(name)
+        lines: dict[str, list[tuple[str, str]]] = {}
+        for (heading, sentence), names in names_by_line.items():
+            lines.setdefault(heading, []).append((", ".join(names), sentence))
         return lines

@@ -1,4 +1,4 @@
-"""fedcli reproduce and run: the tables of recipes."""
+"""fedcli reproduce: the tables of recipes."""
 
 import shlex
 import sys
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .. import console
 from ..errors import FedcliError, UsageError
-from ..options import Flag, values
-from ..reproduction.reproduce_options import ReproduceOptions, RunOptions
+from ..options import COMMON, Flag
+from ..reproduction.reproduce_options import ReproduceOptions
 from ..system import terminal
 from . import cells
 from .cells import DryRun
@@ -39,15 +39,15 @@ EveryRecipe = Annotated[bool, "with --plan: of every recipe"]
 
 def reproduce(
     options: ReproduceOptions,
-    dry_run: DryRun = "",
-    fetch: Fetch = False,
+    dry_run: Annotated[DryRun, COMMON] = "",
+    fetch: Annotated[Fetch, COMMON] = False,
     accept_licence: o.AcceptLicence = False,
-    plan: PlanOnly = False,
+    plan: Annotated[PlanOnly, COMMON] = False,
     all: EveryRecipe = False,  # noqa: A002  # the name of its flag
-    json: o.Json = False,
+    json: Annotated[o.Json, COMMON] = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table, or all tables of a paper.
+    """Rebuild a published table, or play a recipe of your own.
 
     Every cell is trained and scored, and printed beside the published number.
 
@@ -57,10 +57,12 @@ def reproduce(
     smoke runs on synthetic samples, in seconds; with --raw it prepares the whole folder first, as
     the other scales do.
 
-    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
+    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them. An
+    experiment of your own is a file as recipes/README.md describes it.
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2;
-    fedcli reproduce fedheal-table2 --scale smoke; fedcli reproduce fedheal --plan
+    fedcli reproduce fedheal-table2 --scale smoke; fedcli reproduce fedheal --plan;
+    fedcli reproduce my.toml --jobs 2
     """
     o.refuse_together(plan=plan, fetch=fetch, dry_run=dry_run)
     o.refuse_together(plan=plan, fetch=fetch, cells=options.cells)
@@ -72,33 +74,6 @@ def reproduce(
         _list(json)
     else:
         _rebuild(options, dry_run=dry_run, as_json=json, debug=debug)
-
-
-def run(
-    options: RunOptions,
-    dry_run: DryRun = "",
-    json: o.Json = False,
-    debug: bool = False,
-) -> None:
-    """Train and score an experiment file of your own.
-
-    `fedcli reproduce` does the same for tables of papers.
-
-    It can be stopped at any moment: the same command goes on, and what is done is not done again.
-
-    Example: fedcli run my.toml --jobs 2
-    """
-    if not options.recipe.is_file():
-        hint = "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
-        raise UsageError(f"no such file: {options.recipe}", hint)
-    fields = values(options)
-    fields["recipe"] = str(options.recipe)
-    _rebuild(
-        ReproduceOptions(**fields),
-        dry_run=dry_run,
-        as_json=json,
-        debug=debug,
-    )
 
 
 def _rebuild(

@@ -10,7 +10,7 @@ from .. import console
 from ..common_options import OUTPUT, Seeds
 from ..errors import FedcliError, UsageError
 from ..leaves import require
-from ..options import Flag
+from ..options import COMMON, Flag
 from ..runs.train_options import TrainOptions
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
@@ -20,6 +20,7 @@ from ..stages.options import (
     PrepareOptions,
 )
 from .shell.common import (
+    JUST_SAY,
     BriefJson,
     FailIf,
     Force,
@@ -134,26 +135,47 @@ Methods = Annotated[
     Flag("METHOD... [DATA]", argument=True),
 ]
 Estimate = Annotated[
-    bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
+    str,
+    "measure a few steps, say how long it would take and how much memory, write nothing; with "
+    "--over, --dry-run=DIR writes a script for each run into this folder instead",
+    Flag("[=DIR]", alone=JUST_SAY, access="writes"),
+]
+Over = Annotated[
+    Sequence[str],
+    "train once for each of these values of an option, of the method or of this command, and show "
+    "the scores in a table; hold-out=all leaves each hospital out of training in turn and tests on "
+    "it; may be repeated",
+    Flag("KEY=VALUE,..."),
+    COMMON,
+]
+AllTests = Annotated[
+    bool,
+    "with --over: show test scores of every value, also where validation images choose one",
 ]
 
 
 def train(
     options: TrainOptions,
     methods: Methods = (),
-    seeds: Seeds = None,
-    dry_run: Estimate = False,
+    seeds: Annotated[Seeds, COMMON] = None,
+    over: Over = (),
+    test: AllTests = False,
+    dry_run: Estimate = "",
     json: BriefJson = "",
     debug: bool = False,
 ) -> None:
     """Train a method on the images of all clients.
 
-    Several methods and seeds are trained side by side on the cores, a run for each. A run can be
-    killed at any moment; the same command with --resume goes on and ends at the same bytes. Several
-    go on without it, and what is finished is not trained again.
+    Several methods, seeds and values of --over are trained side by side on the cores, a run for
+    each. A run can be killed at any moment; the same command with --resume goes on and ends at the
+    same bytes. Several go on without it, and what is finished is not trained again.
+
+    With --over, the clients' validation images alone choose among the values where there are any,
+    and test scores are shown of the chosen value alone.
 
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set
-    rule=paper; fedcli train fedavg fedheal fedism-plus --seeds 3
+    rule=paper; fedcli train fedavg fedheal fedism-plus --seeds 3; fedcli train fedism-plus --over
+    q=0.5,1,2 --seeds 3; fedcli train fedavg --over hold-out=all
     """
     from ..stages import train as stage
 
@@ -161,27 +183,75 @@ def train(
     if data == "-":
         data = piped()
     options = replace(options, method=names[0] if names else None, data=data)
-    if len(names) > 1 or seeds is not None:
-        require("fedcli.reproduction", "train of several methods or seeds")
-        from .cells import train_several
-
-        if not names:
-            hint = "write for example fedcli train fedavg fedheal --seeds 3"
-            raise UsageError("which methods?", hint)
-        train_several(
+    if over or len(names) > 1 or seeds is not None:
+        _train_several(
             names,
             options,
+            over,
             seeds,
+            all_tests=test,
             dry_run=dry_run,
             as_json=bool(json),
             debug=debug,
         )
         return
+    if test:
+        raise UsageError("--test is about the values of --over", "leave it out")
+    _refuse_folder(dry_run)
     refuse_together(dry_run=dry_run, resume=options.resume)
     if dry_run:
         _estimate(options, as_json=bool(json))
     else:
         show(lambda: stage.run(options, typed=True).path, json)
+
+
+def _train_several(
+    names: Sequence[str],
+    options: TrainOptions,
+    over: Sequence[str],
+    seeds: str | None,
+    *,
+    all_tests: bool,
+    dry_run: str,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Train a run for each method, seed and value. Raises FedcliError, UsageError."""
+    require("fedcli.reproduction", "train of several runs")
+    from .cells import train_over, train_several
+
+    if not names:
+        raise UsageError(
+            "which methods?", "write for example fedcli train fedavg fedheal --seeds 3"
+        )
+    if not over:
+        _refuse_folder(dry_run)
+        train_several(
+            names,
+            options,
+            seeds,
+            dry_run=bool(dry_run),
+            as_json=as_json,
+            debug=debug,
+        )
+        return
+    train_over(
+        names,
+        options,
+        over,
+        seeds,
+        all_tests=all_tests,
+        dry_run=dry_run,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+def _refuse_folder(dry_run: str) -> None:
+    """Raise UsageError where scripts are asked for that only --over has."""
+    if dry_run not in ("", JUST_SAY):
+        sentence = f"--dry-run={dry_run} writes scripts of the runs of --over"
+        raise UsageError(sentence, "give --dry-run alone, or add --over KEY=VALUE,...")
 
 
 def _estimate(options: TrainOptions, *, as_json: bool) -> None:
@@ -215,8 +285,8 @@ Tables = Annotated[
 def evaluate(
     options: EvaluateOptions,
     show_more: Tables = (),
-    fail_if: FailIf = (),
-    json: BriefJson = "",
+    fail_if: Annotated[FailIf, COMMON] = (),
+    json: Annotated[BriefJson, COMMON] = "",
     quiet: bool = False,
 ) -> None:
     """Score a run, for all and by client and patient group.
@@ -386,16 +456,16 @@ EvidenceFolder = Annotated[
 
 def report(  # noqa: C901 - a flag a step
     options: ReportOptions,
-    format: ReportFormat = "table",  # the name of its flag
-    out: ReportFile = None,
+    format: Annotated[ReportFormat, COMMON] = "table",  # the name of its flag
+    out: Annotated[ReportFile, COMMON] = None,
     export: Numbers = None,
-    figures: FigureFolder = None,
+    figures: Annotated[FigureFolder, COMMON] = None,
     draw: FigureNames = (),
-    card: CardFolder = None,
-    evidence: EvidenceFolder = None,
+    card: Annotated[CardFolder, COMMON] = None,
+    evidence: Annotated[EvidenceFolder, COMMON] = None,
     force: Force = False,
-    fail_if: FailIf = (),
-    json: BriefJson = "",
+    fail_if: Annotated[FailIf, COMMON] = (),
+    json: Annotated[BriefJson, COMMON] = "",
 ) -> None:
     """Show the scores of runs in tables or on a page.
 

@@ -1,4 +1,4 @@
-"""fedcli version."""
+"""fedcli --version."""
 
 import platform
 import re
@@ -8,27 +8,23 @@ from importlib.metadata import version as installed
 
 from .. import __version__
 from ..system import terminal
-from .shell.common import Json
-from .shell.shown import show_json
 
 DEVELOPMENT = re.compile(r"extra == .(test|docs|dev|peers)\b")
 
 
-def version(json: Json = False) -> None:
-    """Print the versions of fedcli, Python and packages.
-
-    Packages are those that fedcli can use and that are installed here. No name of a host or user is
-    printed.
+def show(*, with_packages: bool) -> None:
+    """Print the version of fedcli, and on request of Python and of the packages that fedcli can use
+    and that are installed here. No name of a host or user is printed.
     """
+    if not with_packages:
+        print(f"fedcli {__version__}")
+        return
     versions = {
         "fedcli": __version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
-    if json:
-        show_json(versions | {"packages": packages()})
-    else:
-        terminal.table(["", "version"], list((versions | packages()).items()))
+    terminal.table(["", "version"], list((versions | packages()).items()))
 
 
 def packages() -> dict[str, str]:

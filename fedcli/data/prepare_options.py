@@ -19,7 +19,7 @@ from ..common_options import (
     Work,
 )
 from ..errors import UsageError
-from ..options import Flag, Options, Source, left_open
+from ..options import COMMON, Flag, Options, Source, left_open
 
 POOL = Flag(marks=("pool",))
 PIXELS = Flag(marks=("pool", "pixels"))
@@ -45,6 +45,7 @@ class PrepareOptions(Options):
         "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and "
         "where none of them is there a synthetic sample",
         Flag(local=True, access="reads"),
+        COMMON,
     ] = None
     sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
     no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = (
@@ -55,11 +56,13 @@ class PrepareOptions(Options):
         "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by "
         "image or patient id",
         Flag("FILE", access="reads"),
+        COMMON,
     ] = None
     size: Annotated[
         int,
         "side of the prepared images in pixels, in [8, 4096]",
         Flag(open=True, marks=("pool",)),
+        COMMON,
     ] = 0
     fit: Annotated[
         Literal["stretch", "pad"], "stretch, or pad to keep the aspect ratio", PIXELS
@@ -100,8 +103,8 @@ class PrepareOptions(Options):
         int | None, "use so many of the images, drawn by --seed before the split, >= 1", POOL
     ] = None
     stratified: Annotated[bool, "with --sample-images: draw each class in proportion", POOL] = False
-    set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(
-        default_factory=dict, hash=False
+    set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated", COMMON] = (
+        field(default_factory=dict, hash=False)
     )
     table: Annotated[str | None, "images: the CSV or Excel workbook in the folder", OWN] = None
     image_column: Annotated[str | None, "images: files' names", OWN_COLUMN] = None
@@ -132,22 +135,25 @@ class PrepareOptions(Options):
     unknown: Annotated[
         str | None, "images: values of groups and patients that mean unknown, such as -1,other", OWN
     ] = None
-    clients: Clients = None
-    dirichlet: Dirichlet = None
-    val: Val = 0.0
+    clients: Annotated[Clients, COMMON] = None
+    dirichlet: Annotated[Dirichlet, COMMON] = None
+    val: Annotated[Val, COMMON] = 0.0
     corrupt: Annotated[
-        str | None, "partition and corrupt as well", Flag("KIND", marks=("later",))
+        str | None, "partition and corrupt as well", Flag("KIND", marks=("later",)), COMMON
     ] = None
     severity: Annotated[
-        int | None, "strength of the corruption, in [1, 5]; default: 3", CORRUPTION
+        int | None, "strength of the corruption, in [1, 5]; default: 3", CORRUPTION, COMMON
     ] = None
     ratio: Annotated[
-        float | None, "share of clients that are corrupted, in [0, 1]; default: 0.2", CORRUPTION
+        float | None,
+        "share of clients that are corrupted, in [0, 1]; default: 0.2",
+        CORRUPTION,
+        COMMON,
     ] = None
     on: On = ()
     work: Work = WORK
     out: Out = None
-    seed: Annotated[Seed, POOL] = 0
+    seed: Annotated[Seed, POOL, COMMON] = 0
     jobs: Jobs = 0
 
     @cached_property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from ..errors import UsageError, nearest
-from ..options import Flag, Options
+from ..options import COMMON, Flag, Options
 
 USUAL = {
     # optimizer: (learning rate, momentum, weight decay) of a network from random weights
@@ -21,8 +21,12 @@ CLASSIFIER = {
     "adam": 3e-3
 }  # learning rates of a classifier on a frozen network: measured, see docs/settings.md
 SCHEDULES = ("constant", "cosine", "step")
-OPEN = Flag(open=True)
 METHOD = "Method"
+OF_OPTIMIZER = Flag(panel="Optimizer")
+OPEN = Flag(panel="Optimizer", open=True)
+NETWORK = "Network"
+RARE = "Rare classes"
+PRIVACY = Flag(panel="Privacy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class Training(Options):
     """The way every client trains. The optimizer starts fresh in each round, unless it is kept."""
 
     panel: ClassVar[str] = "Training"
-    epochs: Annotated[int, "passes over a client's images per round, >= 1"] = 1
+    epochs: Annotated[int, "passes over a client's images per round, >= 1", COMMON] = 1
     batch_size: Annotated[int, "images per local step, >= 1", Flag(marks=("second",))] = 32
     optimizer: Annotated[
         Literal["adam", "sgd", "adamw"],
@@ -39,35 +43,39 @@ class Training(Options):
         "1e-2)",
         OPEN,
     ] = "adam"
-    lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN] = 1e-3
+    lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN, COMMON] = 1e-3
     momentum: Annotated[float, "of sgd, in [0, 1); default 0.9", OPEN] = 0.0
     weight_decay: Annotated[float, "of every step, >= 0; default: the optimizer's", OPEN] = 5e-4
-    nesterov: Annotated[bool, "Nesterov momentum, for sgd"] = False
+    nesterov: Annotated[bool, "Nesterov momentum, for sgd", OF_OPTIMIZER] = False
     clip_norm: Annotated[
-        float, "largest norm of the gradient of a local step, >= 0; 0: no limit"
+        float, "largest norm of the gradient of a local step, >= 0; 0: no limit", OF_OPTIMIZER
     ] = 0.0
     dp_noise: Annotated[
         float,
         "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: "
         "client-level differential privacy, simulated; 0 adds none",
+        PRIVACY,
     ] = 0.0
     dp_sgd: Annotated[
         float,
         "noise of each local step on the sum of images' gradients, in units of --dp-clip, >= 0: "
         "sample-level differential privacy (DP-SGD), simulated; needs a network without batch "
         "norm, such as --model cnn-gn; 0 adds none",
+        PRIVACY,
     ] = 0.0
     dp_clip: Annotated[
         float,
         "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, "
         "> 0",
+        PRIVACY,
     ] = 1.0
-    dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = (
-        1e-5
-    )
+    dp_delta: Annotated[
+        float, "delta of the epsilon that a run with noise states, in (0, 1)", PRIVACY
+    ] = 1e-5
     keep_optimizer: Annotated[
         bool,
         "keep the state of each client's optimizer between rounds, instead of a fresh one in each",
+        OF_OPTIMIZER,
     ] = False
     schedule: Annotated[
         str,
@@ -75,30 +83,35 @@ class Training(Options):
         "step:ROUND,...:FACTOR, which multiplies it by FACTOR after each of these rounds",
         OPEN,
     ] = "constant"
-    warmup: Annotated[int, "rounds over which the learning rate rises in a line, >= 0"] = 0
-    loss: Annotated[str, "cross-entropy, or focal:GAMMA", Flag(label="{} loss")] = "cross-entropy"
+    warmup: Annotated[
+        int, "rounds over which the learning rate rises in a line, >= 0", OF_OPTIMIZER
+    ] = 0
+    loss: Annotated[str, "cross-entropy, or focal:GAMMA", Flag(panel=RARE, label="{} loss")] = (
+        "cross-entropy"
+    )
     class_weights: Annotated[
         str,
         "how classes count in the loss, from the client's own counts: none, balanced (1 / count) "
         "or effective:BETA (effective numbers)",
-        Flag(label="{} class weights"),
+        Flag(panel=RARE, label="{} class weights"),
     ] = "none"
     sampling: Annotated[
         str,
         "how a client draws its training images: shuffle (each once), or evenly over class, group "
         "or group-class, with repeats; group:NAME and group-class:NAME name the attribute",
-        Flag(label="sampling {}"),
+        Flag(panel=RARE, label="sampling {}"),
     ] = "shuffle"
     label_smoothing: Annotated[
         float,
         "share of the target that is spread evenly over all classes, in [0, 1)",
-        Flag(label="{} label smoothing"),
+        Flag(panel=RARE, label="{} label smoothing"),
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust"],
         "correct for rare classes: none, bsm, fedlc or logit-adjust; default: logit-adjust where "
         "the rarest class has under a tenth of the training images of the commonest, else none",
-        Flag(panel=METHOD, label="prior {}", open=True),
+        Flag(panel=RARE, label="prior {}", open=True),
+        COMMON,
     ] = "none"
     personal: Annotated[
         bool,
@@ -108,7 +121,7 @@ class Training(Options):
     bn: Annotated[
         Literal["aggregate", "local", "freeze"],
         "batch-norm statistics: aggregate, local or freeze",
-        Flag(panel=METHOD),
+        Flag(panel=NETWORK),
     ] = "aggregate"
 
     def at(self, round: int, rounds: int) -> "Training":

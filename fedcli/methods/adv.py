@@ -100,6 +100,6 @@ register(
     Mean(),
     label="Adversarial debiasing",
     aliases=("adversarial",),
-    about="features from which an adversary cannot tell the group, by gradient reversal",
+    about="hides the patient group from the features, so that decisions cannot depend on it",
     families="groups",
 )

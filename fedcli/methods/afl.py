@@ -88,6 +88,6 @@ register(
     Agnostic(),
     label="AFL",
     aliases=("agnostic-fl",),
-    about="minimax: weights climb with the clients' losses",
+    about="gives more weight to hospitals with a high loss, so that the worst-served one improves",
     families="hospital",
 )

@@ -97,6 +97,6 @@ register(
     Mixed(),
     Mean(),
     label="APFL",
-    about="each client's model is a mixture of the global one and one of its own",
+    about="gives each hospital a mixture of the shared model and one of its own",
     families="personal",
 )

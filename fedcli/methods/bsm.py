@@ -38,7 +38,8 @@ register(
     BalancedSoftmax(),
     Mean(),
     label="BSM-FL",
-    about="a softmax balanced for the client's own class counts",
+    about="corrects each hospital's loss for how often its classes occur, so that rare "
+    "diseases are not missed",
     families="rare",
     aliases=("bsm-fl", "balanced-softmax"),
 )

@@ -159,8 +159,8 @@ register(
     Still(),
     ByVirtualFeatures(),
     label="CCVR",
-    about="after a finished run: a classifier trained on features drawn from Gaussians of each "
-    "class",
+    about="second stage after a finished run: retrains the classifier on features drawn "
+    "from class statistics",
     families="rare",
     default_training={"rounds": 1},
 )

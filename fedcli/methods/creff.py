@@ -255,6 +255,6 @@ register(
     Plain(),
     FederatedFeatures(),
     label="CReFF",
-    about="a classifier re-trained on features that fit the clients' class gradients",
+    about="retrains the classifier with all classes in balance, without sharing images",
     families="rare",
 )

@@ -69,7 +69,7 @@ register(
     Retrained(),
     PreviousWeights(),
     label="cRT",
-    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws",
+    about="second stage after a finished run: retrains the classifier with all classes in balance",
     families="rare",
     default_training={
         "rounds": 10,

@@ -104,6 +104,6 @@ register(
     TwoTracks(),
     Mean(),
     label="Ditto",
-    about="FedAvg, and beside it a personal model held near the global one",
+    about="gives each hospital a model of its own that stays close to the shared one",
     families="personal",
 )

@@ -89,6 +89,6 @@ register(
     Mean(),
     label="DomainInd",
     aliases=("domain-independent",),
-    about="a classifier for each group in training, whose answers are averaged in a test",
+    about="trains a classifier for each patient group and averages their answers",
     families="groups",
 )

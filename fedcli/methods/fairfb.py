@@ -174,7 +174,7 @@ register(
     TowardParity(),
     Mean(),
     label="FedFB",
-    about="images weighed by group and class, for demographic parity, equal opportunity or "
-    "equalised odds",
+    about="weighs images by group and class, so that error rates become equal between "
+    "patient groups",
     families="groups",
 )

@@ -146,6 +146,6 @@ register(
     Plain(),
     ByGap(),
     label="FairFed",
-    about="weight moves to clients whose accuracy is near the mean",
+    about="gives more weight to hospitals whose accuracy is near the average",
     families="groups hospital",
 )

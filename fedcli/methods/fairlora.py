@@ -229,7 +229,7 @@ register(
     ByGroup(),
     GroupMean(),
     label="FairLoRA",
-    about="low-rank adapters with singular values by group; singular vectors are shared",
+    about="trains small adapters of a large network with a part for each patient group",
     families="groups large",
     default_training=DEFAULT_TRAINING,
 )

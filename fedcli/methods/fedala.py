@@ -146,6 +146,6 @@ register(
     AdaptiveStart(),
     Mean(),
     label="FedALA",
-    about="clients start from a learned mixture of their last model and the global one",
+    about="lets each hospital blend its last model with the shared one before it trains",
     families="personal",
 )

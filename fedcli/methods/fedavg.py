@@ -62,6 +62,8 @@ register(
     Plain(),
     Mean(),
     label="FedAvg",
-    about="plain local training, models averaged by image count",
+    about="every hospital trains the shared model; the models are averaged by number of "
+    "images: the baseline",
     families="drift",
+    is_first=True,
 )

@@ -44,6 +44,7 @@ register(
     OwnNorms(),
     Mean(),
     label="FedBN",
-    about="batch-norm layers stay with the client, all else is averaged",
+    about="keeps batch-norm layers at each hospital, so that every scanner has its own "
+    "normalisation",
     families="domain personal",
 )

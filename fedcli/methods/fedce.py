@@ -121,6 +121,6 @@ register(
     Plain(),
     Contribution(),
     label="FedCE",
-    about="a client weighs more the less others can stand in for it",
+    about="gives more weight to hospitals that the others cannot replace",
     families="hospital",
 )

@@ -88,6 +88,6 @@ register(
     Decorrelated(),
     Mean(),
     label="FedDecorr",
-    about="a penalty on correlations between features",
+    about="keeps features from becoming redundant where hospitals have different classes",
     families="drift",
 )

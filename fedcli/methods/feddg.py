@@ -123,7 +123,6 @@ register(
     Episodic(),
     Mean(),
     label="FedDG",
-    about="steps that also hold for images in other clients' style; clients share amplitude "
-    "spectra of some images",
+    about="trains on images in the style of other hospitals, for scanners that it has not seen",
     families="domain",
 )

@@ -67,6 +67,6 @@ register(
     Plain(),
     ByDiscrepancy(),
     label="FedDisco",
-    about="clients whose classes are far from evenly distributed weigh less",
+    about="gives less weight to hospitals whose classes are far from balanced",
     families="drift",
 )

@@ -134,6 +134,6 @@ register(
     Dynamic(),
     WeightedMean(),
     label="FedDyn",
-    about="a penalty that follows each client's drift, so that local optima agree",
+    about="corrects each hospital's loss so that all of them work towards the same model",
     families="drift",
 )

@@ -66,6 +66,6 @@ register(
     Plain(),
     Extrapolated(),
     label="FedExP",
-    about="the server goes beyond the mean, the further the more updates disagree",
+    about="takes larger server steps where hospitals disagree, which speeds training up",
     families="drift",
 )

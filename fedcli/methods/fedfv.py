@@ -186,6 +186,6 @@ register(
     Plain(),
     WithoutConflicts(),
     label="FedFV",
-    about="updates lose what conflicts with other clients' updates",
+    about="removes from each update what would harm the other hospitals",
     families="hospital",
 )

@@ -107,6 +107,6 @@ register(
     Plain(),
     Gap(),
     label="FedGA",
-    about="weight moves to clients who lose most by averaging",
+    about="gives more weight to hospitals that lose most when the models are averaged",
     families="hospital",
 )

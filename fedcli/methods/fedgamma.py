@@ -57,6 +57,6 @@ register(
     ControlledSharp(),
     WeightedMean(),
     label="FedGAMMA",
-    about="sharpness-aware local steps with SCAFFOLD's correction",
+    about="robust (sharpness-aware) steps that are corrected as in SCAFFOLD",
     families="drift",
 )

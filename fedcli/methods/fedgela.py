@@ -135,7 +135,6 @@ register(
     FixedSimplex(),
     Mean(),
     label="FedGELA",
-    about="features under a fixed simplex of classes, which each client scales by its own class "
-    "shares",
+    about="uses fixed class directions, scaled at each hospital by how often its classes occur",
     families="drift",
 )

@@ -214,6 +214,8 @@ register(
     Plain(),
     Harmonized(),
     label="FedHEAL",
-    about="keeps updates that agree in sign over rounds; favours clients that move far",
+    about="keeps what hospitals with different scanners agree on, and helps those that are "
+    "far from the average",
     families="domain",
+    is_first=True,
 )

@@ -164,7 +164,7 @@ register(
     TwoContrasts(),
     Mean(),
     label="FedIIC",
-    about="contrasts within a client and to class prototypes, margins by class share and "
-    "difficulty",
+    about="separates rare classes by contrast and by margins that follow their frequency "
+    "and difficulty",
     families="rare",
 )

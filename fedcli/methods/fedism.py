@@ -144,15 +144,17 @@ register(
     Sharp(),
     BySharpness(),
     label="FedISM+",
-    about="sharpness-aware steps, growing perturbation radius; the sharpest client weighs most",
+    about="makes the model robust to noisy images, and gives more weight to hospitals "
+    "where it is least stable",
     families="noise",
+    is_first=True,
 )
 register(
     "fedism",
     Sharp(rho=0.05, tau=0.0),
     BySharpness(rho=0.05, tau=0.0),
     label="FedISM",
-    about="FedISM+ with a fixed perturbation radius",
+    about="FedISM+ with a constant strength of its robust steps",
     families="noise",
 )
 register(
@@ -160,7 +162,7 @@ register(
     Sharp(),
     Mean(),
     label="SALT",
-    about="the local half of FedISM+: sharpness-aware steps, plain average",
+    about="the local half of FedISM+: steps that are robust to noise, and a plain average",
     families="noise",
 )
 register(
@@ -168,6 +170,7 @@ register(
     Plain(),
     BySharpness(),
     label="SAGA",
-    about="the server half of FedISM+: plain steps, weights by sharpness or loss",
+    about="the server half of FedISM+: plain steps, and more weight for hospitals where "
+    "the model is least stable",
     families="noise",
 )

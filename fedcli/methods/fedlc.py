@@ -55,6 +55,6 @@ register(
     LoweredByMargins(),
     Mean(),
     label="FedLC",
-    about="logits lowered by a margin that grows as a class gets rarer",
+    about="demands a larger margin of rare classes, so that they are not overlooked",
     families="rare",
 )

@@ -66,6 +66,6 @@ register(
     AwayFromTheGlobalPath(),
     Mean(),
     label="FedLESAM",
-    about="sharpness-aware steps perturbed along the global model's last way",
+    about="robust steps along the shared model's last move, without a second gradient",
     families="drift",
 )

@@ -277,7 +277,8 @@ register(
     Distilled(),
     Rescue(),
     label="Fed-MAS",
-    about="balanced softmax, features kept near a frozen teacher's; weights by divergence from it",
+    about="learns rare classes with help of a pretrained network, and weighs hospitals by "
+    "how far they are from it",
     families="rare hospital",
 )
 register(
@@ -285,6 +286,6 @@ register(
     Distilled(),
     Mean(),
     label="BSM-FL w/ KD",
-    about="balanced softmax, features kept near a frozen teacher's, averaged by image count",
+    about="the local half of Fed-MAS: learns rare classes with help of a pretrained network",
     families="rare",
 )

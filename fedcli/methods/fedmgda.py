@@ -117,6 +117,7 @@ register(
     Plain(),
     MinNorm(),
     label="FedMGDA+",
-    about="the shortest mean of updates of length 1, with weights near the image shares",
+    about="finds the common step that improves all hospitals at once, whatever the size of "
+    "their updates",
     families="hospital",
 )

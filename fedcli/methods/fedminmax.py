@@ -50,6 +50,6 @@ register(
     ProjectedStep(),
     Mean(),
     label="FedMinMax",
-    about="images weighed by group; minimax over the groups' losses, from their shares on",
+    about="gives more weight to patient groups with a high loss, beginning from their shares",
     families="groups",
 )

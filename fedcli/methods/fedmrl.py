@@ -477,7 +477,7 @@ register(
     FairProx(),
     AgentsAndMap(),
     label="FedMRL",
-    about="agents choose each client's proximal term, a penalty evens out losses, a "
-    "self-organizing map weighs models",
+    about="learns how strongly to bind each hospital to the shared model, and evens out "
+    "their losses",
     families="hospital",
 )

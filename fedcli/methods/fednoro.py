@@ -202,7 +202,6 @@ register(
     LearnsFromGlobal(),
     DistanceAware(),
     label="FedNoRo",
-    about="clients with noisy labels are found by their losses, learn from the global model and "
-    "count for less",
+    about="finds hospitals with wrong labels by their losses and lets them count for less",
     families="noise",
 )

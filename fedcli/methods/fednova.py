@@ -71,6 +71,6 @@ register(
     Plain(),
     Normalized(),
     label="FedNova",
-    about="updates are averaged per local step",
+    about="averages updates per local step, so that large hospitals do not dominate",
     families="drift",
 )

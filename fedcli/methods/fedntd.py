@@ -83,6 +83,6 @@ register(
     NotTrue(),
     Mean(),
     label="FedNTD",
-    about="local models keep the global model's opinion of the classes an image does not have",
+    about="keeps at each hospital what the shared model knows about classes that are rare there",
     families="drift",
 )

@@ -137,7 +137,7 @@ register(
     Plain(),
     Momentum(),
     label="FedAvgM",
-    about="the server moves along a momentum of mean updates",
+    about="adds momentum to the server's steps",
     families="drift",
 )
 register(
@@ -145,7 +145,7 @@ register(
     Plain(),
     Adam(),
     label="FedAdam",
-    about="the server takes Adam's steps along mean updates",
+    about="lets the server take Adam's steps along the mean update",
     families="drift",
 )
 register(
@@ -153,7 +153,7 @@ register(
     Plain(),
     Yogi(),
     label="FedYogi",
-    about="the server takes Yogi's steps along mean updates",
+    about="lets the server take Yogi's steps along the mean update",
     families="drift",
 )
 register(
@@ -161,6 +161,6 @@ register(
     Plain(),
     Adagrad(),
     label="FedAdagrad",
-    about="the server takes Adagrad's steps along mean updates",
+    about="lets the server take Adagrad's steps along the mean update",
     families="drift",
 )

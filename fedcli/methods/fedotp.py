@@ -97,7 +97,7 @@ register(
     Transported(),
     Mean(),
     label="FedOTP",
-    about="a shared and an own prompt, matched to patches by optimal transport",
+    about="trains a shared and a local prompt of CLIP, matched to parts of the image",
     families="large",
     default_training=DEFAULT_TRAINING,
 )

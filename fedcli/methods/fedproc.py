@@ -60,6 +60,6 @@ register(
     ContrastFirst(),
     Mean(),
     label="FedProc",
-    about="features learn to separate shared class means, then the classifier",
+    about="trains features to separate the shared class means, then the classifier",
     families="drift",
 )

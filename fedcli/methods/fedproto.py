@@ -101,6 +101,6 @@ register(
     NearPrototypes(),
     Mean(),
     label="FedProto",
-    about="features kept near the class means that all clients share",
+    about="keeps features near the class means that all hospitals share",
     families="drift",
 )

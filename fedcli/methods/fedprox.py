@@ -51,6 +51,6 @@ register(
     Prox(),
     Mean(),
     label="FedProx",
-    about="a proximal term keeps local models near the global one",
+    about="keeps each hospital's model near the shared one by a penalty",
     families="drift",
 )

@@ -98,7 +98,7 @@ register(
     OwnHead(),
     Mean(),
     label="FedPer",
-    about="the classifier stays with the client, features are averaged",
+    about="keeps the classifier at each hospital and averages the features",
     families="personal",
 )
 register(
@@ -106,6 +106,6 @@ register(
     HeadFirst(),
     Mean(),
     label="FedRep",
-    about="a classifier of each client's own, trained before the shared features",
+    about="keeps the classifier at each hospital and trains it before the shared features",
     families="personal",
 )

@@ -103,8 +103,8 @@ register(
     TwoPredictors(),
     Mean(),
     label="FedRoD",
-    about="a balanced softmax for what is shared, and a classifier of each client's own on top of "
-    "it",
+    about="trains the shared model for balanced classes, and gives each hospital a "
+    "classifier for its own mix",
     families="personal rare",
     aliases=("fed-rod",),
 )

@@ -60,6 +60,6 @@ register(
     Restricted(),
     Mean(),
     label="FedRS",
-    about="a softmax that restrains classes the client has not",
+    about="restrains at each hospital the classes that it does not have",
     families="drift",
 )

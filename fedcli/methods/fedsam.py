@@ -99,7 +99,7 @@ register(
     Perturbed(),
     Mean(),
     label="FedSAM",
-    about="sharpness-aware local steps, plain average",
+    about="takes robust (sharpness-aware) local steps, and averages plainly",
     families="drift",
 )
 register(
@@ -107,6 +107,6 @@ register(
     Momentous(),
     Mean(),
     label="MoFedSAM",
-    about="sharpness-aware local steps along a momentum of all clients",
+    about="takes robust local steps along a momentum of all hospitals",
     families="drift",
 )

@@ -97,7 +97,6 @@ register(
     SmoothAndConsistent(),
     WeightedMean(),
     label="FedSMOO",
-    about="sharpness-aware local steps whose perturbations agree between clients, with FedDyn's "
-    "penalty",
+    about="takes robust local steps that agree between hospitals, with FedDyn's correction",
     families="drift",
 )

@@ -104,6 +104,6 @@ register(
     Plain(),
     BySignalToNoise(),
     label="FedSNR",
-    about="clients whose images have a higher signal-to-noise ratio weigh more",
+    about="gives more weight to hospitals whose images have less noise",
     families="noise",
 )

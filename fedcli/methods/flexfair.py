@@ -130,7 +130,7 @@ register(
     NearTheMean(),
     Mean(),
     label="FlexFair",
-    about="images weighed by group, against differences of group losses over all images or within "
-    "a class",
+    about="weighs images by patient group, so that losses or error rates become equal "
+    "between groups",
     families="groups",
 )

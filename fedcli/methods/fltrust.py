@@ -67,6 +67,6 @@ register(
     Plain(),
     Trusted(),
     label="FLTrust",
-    about="updates count by their cosine to a trusted hospital's",
+    about="trusts an update only as far as it agrees with that of one trusted hospital",
     families="hostile",
 )

@@ -94,8 +94,7 @@ register(
     Mean(),
     label="GIFAIR",
     aliases=("gifair-fl",),
-    about="images weighed by group, by the rank of its loss: a penalty on the spread between "
-    "groups",
+    about="penalises the spread of losses between patient groups",
     families="groups",
 )
 register(
@@ -103,7 +102,6 @@ register(
     Plain(),
     SpreadOfClients(),
     label="GIFAIR (clients)",
-    about="weights by image count and the rank of a client's loss: a penalty on the spread between "
-    "clients",
+    about="penalises the spread of losses between hospitals",
     families="hospital",
 )

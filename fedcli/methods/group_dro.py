@@ -62,6 +62,8 @@ register(
     Exponential(),
     Mean(),
     label="Group DRO",
-    about="images weighed by group; the worst group's weight grows with its loss",
+    about="gives more weight to the patient group with the highest loss, so that the "
+    "worst-served one improves",
     families="groups",
+    is_first=True,
 )

@@ -95,7 +95,6 @@ register(
     Harmonised(),
     WeightedMean(),
     label="HarmoFL",
-    about="images at the clients' mean amplitude spectrum, which they share once, and "
-    "sharpness-aware steps",
+    about="gives all hospitals' images the same overall style, and takes robust steps",
     families="domain",
 )

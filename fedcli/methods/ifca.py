@@ -154,6 +154,6 @@ register(
     ClusterMeans(),
     label="IFCA",
     aliases=("clustered-fl",),
-    about="several models; each client trains the one that fits its images best",
+    about="trains several models; each hospital uses the one that fits its images best",
     families="personal domain",
 )

@@ -128,7 +128,7 @@ register(
     Margins(),
     Mean(),
     label="LDAM-DRW",
-    about="wider margins for rare classes, and late weights that favour them",
+    about="demands wider margins of rare classes, and gives them more weight late in training",
     families="rare",
     aliases=("ldam-drw", "ldam-fl"),
 )

@@ -123,7 +123,7 @@ register(
     Tuned(),
     Mean(),
     label="Local fine-tuning",
-    about="FedAvg, and each client tunes a copy of the global model for itself",
+    about="trains FedAvg, then tunes a copy of the model at each hospital",
     families="personal",
     aliases=("fedavg-finetune", "fedavg-ft"),
 )
@@ -132,7 +132,6 @@ register(
     BodyOnly(),
     Mean(),
     label="FedBABU",
-    about="features are trained and averaged under a fixed random classifier, which each client "
-    "then tunes",
+    about="trains the features alone, then tunes a copy of the model at each hospital",
     families="personal",
 )

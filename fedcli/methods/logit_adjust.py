@@ -42,7 +42,9 @@ register(
     Adjusted(),
     Mean(),
     label="Logit adjustment",
-    about="logits shifted by the logarithm of the client's own class shares",
+    about="corrects each hospital's loss for its class frequencies, so that rare diseases "
+    "are not missed",
     families="rare",
     aliases=("logit-adjustment",),
+    is_first=True,
 )

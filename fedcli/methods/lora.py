@@ -229,7 +229,7 @@ register(
     LowRank(),
     FactorMean(),
     label="LoRA",
-    about="a frozen network that learns through low-rank adapters",
+    about="trains small adapters of a large frozen network, so that little is sent",
     families="large",
     default_training=DEFAULT_TRAINING,
 )
@@ -238,7 +238,7 @@ register(
     SingularValues(),
     FactorMean(),
     label="SVD-LoRA",
-    about="low-rank adapters with a singular value for each direction",
+    about="trains small adapters whose directions have adjustable strengths",
     families="large",
     default_training=DEFAULT_TRAINING,
 )

@@ -99,6 +99,6 @@ register(
     Contrast(),
     Mean(),
     label="MOON",
-    about="features near the global model's, away from the client's last model's",
+    about="keeps features near those of the shared model and away from a hospital's last ones",
     families="drift",
 )

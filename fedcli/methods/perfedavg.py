@@ -132,6 +132,6 @@ register(
     Mean(),
     label="Per-FedAvg",
     aliases=("perfedavg",),
-    about="a global model from which one step on a client's images makes that client's own model",
+    about="trains a shared model that one step on a hospital's images turns into its own",
     families="personal",
 )

@@ -78,6 +78,6 @@ register(
     HighestLosses(),
     label="Power-of-Choice",
     aliases=("pow-d",),
-    about="of some candidates, the clients on which the global model is worst train",
+    about="lets hospitals with a high loss take part more often",
     families="hospital",
 )

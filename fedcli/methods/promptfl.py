@@ -66,7 +66,7 @@ register(
     Prompted(),
     Mean(),
     label="PromptFL",
-    about="a frozen CLIP; only learned words before class names travel",
+    about="trains only words before the class names of a frozen CLIP network",
     families="large",
     default_training=DEFAULT_TRAINING,
 )

@@ -69,6 +69,6 @@ register(
     Proportional(),
     Mean(),
     label="PropFair",
-    about="proportional fairness: the logarithm of how far a loss is below a bound",
+    about="improves all hospitals in proportion, so that none is left behind",
     families="hospital",
 )

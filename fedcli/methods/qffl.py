@@ -67,6 +67,6 @@ register(
     QFair(),
     label="q-FFL",
     aliases=("q-fedavg",),
-    about="weights by image count times loss to the power q",
+    about="gives more weight to hospitals with a high loss; q sets how much more",
     families="hospital",
 )

@@ -22,6 +22,7 @@ class Method:
     families: keys of FAMILIES, the main one first; none of a method that does not say.
     code: name of a half -> where it comes from, of those that are not fedcli's own.
     adapters: what trains of a network that is frozen, in place of all of it.
+    is_first: one of the few that a newcomer begins with.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Method:
     default_training: dict[str, Any] = field(default_factory=dict)
     code: dict[str, Code] = field(default_factory=dict)
     adapters: Adapters | None = None
+    is_first: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -121,7 +123,7 @@ METHODS: dict[str, Method] = {}
 ALIASES: dict[str, str] = {}
 
 
-def register(
+def register(  # noqa: PLR0913  # the facts of a method
     name: str,
     local: Local,
     aggregator: Aggregator,
@@ -131,11 +133,13 @@ def register(
     families: str = "",
     aliases: tuple[str, ...] = (),
     default_training: dict[str, Any] | None = None,
+    is_first: bool = False,
 ) -> None:
     """Put a method into the table; its options' defaults are the instances' own.
 
     families: words of FAMILIES. Another method's name is refused; one that was registered by the
-    same module may be, as a notebook's cell is run again. Raises ValueError.
+    same module may be, as a notebook's cell is run again. is_first: a newcomer begins with it.
+    Raises ValueError.
     """
     module = sys._getframe(1).f_globals["__name__"]
     table = extensions.table("methods", METHODS)
@@ -165,6 +169,7 @@ def register(
         families=family_words,
         default_training=training,
         code=code_by_half,
+        is_first=is_first,
     )
     if usual:
         ALIASES.update(dict.fromkeys(aliases, name))

@@ -85,6 +85,6 @@ register(
     Reweighed(),
     Mean(),
     label="Reweighing",
-    about="images weighed so that group and class are independent",
+    about="weighs images so that the diagnosis does not depend on the patient group",
     families="groups",
 )

@@ -196,7 +196,7 @@ register(
     Plain(),
     Middle(),
     label="Median",
-    about="each number of the model is the median of the clients'",
+    about="takes the median of the hospitals' models, which a few false ones hardly move",
     families="hostile",
 )
 register(
@@ -204,7 +204,7 @@ register(
     Plain(),
     TrimmedMean(),
     label="Trimmed mean",
-    about="each number is the clients' mean without the extremes",
+    about="leaves out extreme values before averaging, which a few false updates hardly move",
     families="hostile",
 )
 register(
@@ -212,7 +212,7 @@ register(
     Plain(),
     Krum(),
     label="Krum",
-    about="the model of the client that is nearest to its nearest others",
+    about="takes the model that is closest to most others, and so ignores outliers",
     families="hostile",
 )
 register(
@@ -220,7 +220,7 @@ register(
     Plain(),
     MultiKrum(),
     label="Multi-Krum",
-    about="the mean of the clients that are nearest to their nearest others",
+    about="averages the models that are closest to most others, and so ignores outliers",
     families="hostile",
 )
 register(
@@ -228,7 +228,7 @@ register(
     Plain(),
     GeometricMedian(),
     label="RFA",
-    about="the geometric median of the models",
+    about="takes the geometric median of the models, which a few false ones hardly move",
     families="hostile",
 )
 register(
@@ -236,6 +236,6 @@ register(
     Plain(),
     NormClipping(),
     label="Norm clipping",
-    about="long updates are cut before they are averaged",
+    about="shortens long updates, so that no hospital dominates the average",
     families="hostile",
 )

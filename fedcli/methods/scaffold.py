@@ -105,6 +105,6 @@ register(
     Controlled(),
     WeightedMean(),
     label="SCAFFOLD",
-    about="steps corrected by how the client's gradient differs from that of all",
+    about="corrects local steps for the difference between a hospital and all others",
     families="drift",
 )

@@ -155,7 +155,6 @@ register(
     DenseMean(),
     LossValley(),
     label="SWAD",
-    about="the weights of all steps from when the validation loss settles until it rises are "
-    "averaged",
+    about="averages the models of many steps, which carries over better to new scanners",
     families="domain",
 )

@@ -54,6 +54,6 @@ register(
     Tilted(),
     label="TERM",
     aliases=("tilted",),
-    about="weights by image count times an exponential of the loss",
+    about="gives exponentially more weight to hospitals with a high loss",
     families="hospital",
 )

@@ -102,7 +102,7 @@ register(
     Unchanged(),
     label="Zero-shot CLIP",
     aliases=("clip-zero-shot",),
-    about="images compared with the texts of the class names; nothing is trained",
+    about="compares images with the class names by CLIP; nothing is trained",
     families="large",
     default_training={"rounds": 1},
 )

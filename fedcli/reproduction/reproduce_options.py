@@ -1,13 +1,11 @@
-"""The options of what plays the cells of recipes: reproduce, run, and those that sweep shares with
-them."""
+"""The options of reproduce, which plays the cells of recipes."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from ..common_options import WORK, Seeds, Wait, Work
-from ..options import Flag, Options
+from ..options import COMMON, Flag, Options
 
 Raw = Annotated[
     Sequence[str],
@@ -61,41 +59,15 @@ class ReproduceOptions(Options):
         Flag(argument=True, access="reads"),
     ] = None
     _: KW_ONLY
-    raw: Raw = ()
+    raw: Annotated[Raw, COMMON] = ()
     file: File = ()
-    scale: Scale = "paper"
-    seeds: Seeds = None
-    only: Only = ()
+    scale: Annotated[Scale, COMMON] = "paper"
+    seeds: Annotated[Seeds, COMMON] = None
+    only: Annotated[Only, COMMON] = ()
     cells: Part = ""
-    jobs: Jobs = None
+    jobs: Annotated[Jobs, COMMON] = None
     at_once: AtOnce = None
-    device: Device = "cpu"
-    precision: Precision = None
-    work: Work = WORK
-    wait: Wait = False
-
-
-@dataclass(frozen=True)
-class RunOptions(Options):
-    """The cells of an experiment of the user's own; every other field is one of
-    ReproduceOptions."""
-
-    stage: ClassVar[str] = "run"
-    panel: ClassVar[str] = ""
-    recipe: Annotated[
-        Path,
-        "an experiment of your own, as recipes/README.md",
-        Flag("FILE.toml", argument=True, access="reads"),
-    ]
-    _: KW_ONLY
-    raw: Raw = ()
-    file: File = ()
-    seeds: Seeds = None
-    only: Only = ()
-    cells: Part = ""
-    jobs: Jobs = None
-    at_once: AtOnce = None
-    device: Device = "cpu"
+    device: Annotated[Device, COMMON] = "cpu"
     precision: Precision = None
     work: Work = WORK
     wait: Wait = False

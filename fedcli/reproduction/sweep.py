@@ -357,7 +357,7 @@ def planned(
         raise UsageError("the methods are given twice", "leave --over method= out")
     methods = [*methods, *axes.methods]
     if not methods:
-        hint = "write for example fedcli sweep fedavg --over lr=1e-3,3e-3"
+        hint = "write for example fedcli train fedavg --over lr=1e-3,3e-3"
         raise UsageError("which method?", hint)
     paths: dict[tuple, Path] = {}  # the data of each chain
     left_out = Sites()

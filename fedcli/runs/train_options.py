@@ -5,11 +5,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..common_options import (
+    AT_SITES,
     EXECUTION,
     INPUT,
     MACHINE,
     NAME,
     OUTPUT,
+    REAL_SITES,
     WORK,
     Device,
     Out,
@@ -20,8 +22,8 @@ from ..common_options import (
     Work,
 )
 from ..errors import UsageError
-from ..federation.training import METHOD, Training
-from ..options import Flag, Source, left_open, recorded
+from ..federation.training import METHOD, NETWORK, Training
+from ..options import COMMON, Flag, Source, left_open, recorded
 
 # the hint where options that were sent cannot be read
 ANOTHER = "both sides need the same version of fedcli"
@@ -50,6 +52,7 @@ class TrainOptions(Training):
         "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few "
         "images that 20 are under 100 local steps",
         Flag(open=True),
+        COMMON,
     ] = ROUNDS
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     augment: Annotated[
@@ -68,9 +71,9 @@ class TrainOptions(Training):
         int, "stop after so many rounds without a better validation score, >= 0; 0: never"
     ] = 0
     seed: Annotated[Seed, SECOND] = 0
-    set: Annotated[Mapping[str, object], "an option of the method; may be repeated", OF_METHOD] = (
-        field(default_factory=dict, hash=False)
-    )
+    set: Annotated[
+        Mapping[str, object], "an option of the method; may be repeated", OF_METHOD, COMMON
+    ] = field(default_factory=dict, hash=False)
     server_optimizer: Annotated[
         Literal["none", "momentum", "adam", "yogi", "adagrad"],
         "optimizer of the server's step along the mean update, for methods that average; the same "
@@ -81,40 +84,42 @@ class TrainOptions(Training):
         str,
         "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or "
         "./net.py:build",
-        Flag(panel=METHOD, open=True, marks=("second",)),
+        Flag(panel=NETWORK, open=True, marks=("second",)),
+        COMMON,
     ] = "cnn"
     weights: Annotated[
         Source | None,
         "starting weights: imagenet, pretrained, a file, or a finished run's folder",
-        Flag(panel=METHOD, access="reads"),
+        Flag(panel=NETWORK, access="reads"),
+        COMMON,
     ] = None
     teacher: Annotated[
         Source | None,
         "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; "
         "default: the starting weights",
-        Flag("FILE", panel=METHOD, access="reads"),
+        Flag("FILE", panel=NETWORK, access="reads"),
     ] = None
     freeze_backbone: Annotated[
         bool,
         "train the classifier alone, on features computed once",
-        Flag(panel=METHOD, label="frozen backbone"),
+        Flag(panel=NETWORK, label="frozen backbone"),
     ] = False
     adapters: Annotated[
         str,
         "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, "
         "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network",
-        Flag("KIND", panel=METHOD, label="adapters {}", recorded="on"),
+        Flag("KIND", panel=NETWORK, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[
         str,
         "layers that get low-rank adapters, by the ends of their names, such as qkv,proj; default: "
         "all",
-        Flag("NAMES", panel=METHOD, label="on {}", recorded="on"),
+        Flag("NAMES", panel=NETWORK, label="on {}", recorded="on"),
     ] = ""
     local_adapters: Annotated[
         bool,
         "adapters stay at each client; all else that trains is shared",
-        Flag(panel=METHOD, label="local adapters", recorded="on"),
+        Flag(panel=NETWORK, label="local adapters", recorded="on"),
     ] = False
     then: Annotated[
         str | None,
@@ -126,7 +131,7 @@ class TrainOptions(Training):
         "every client trains alone for all rounds, from the same start; nothing is sent",
         Flag(panel=METHOD, label="single-site"),
     ] = False
-    device: Device = "cpu"
+    device: Annotated[Device, COMMON] = "cpu"
     precision: Annotated[
         Literal["fp32", "tf32", "bf16", "auto"],
         "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: the fastest, measured",
@@ -150,13 +155,13 @@ class TrainOptions(Training):
     sites: Annotated[
         Sequence[Source],
         "description of a site, or a folder of them, in place of DATA",
-        Flag("FILE", local=True, panel=MACHINE, access="reads"),
+        Flag("FILE", local=True, panel=REAL_SITES, access="reads"),
     ] = ()
     timeout: Timeout = 600.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", EXECUTION] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", EXECUTION] = None
     min_clients: Annotated[
-        int, "least number of sites that must answer in a round, >= 0; 0: all", EXECUTION
+        int, "least number of sites that must answer in a round, >= 0; 0: all", AT_SITES
     ] = 0
     checkpoint_every: Annotated[
         int,
@@ -170,11 +175,13 @@ class TrainOptions(Training):
         str | None,
         "name of the run's folder, in place of one made from its options",
         Flag(local=True, panel=OUTPUT),
+        COMMON,
     ] = None
     resume: Annotated[
         bool,
         "go on with an unfinished run; without METHOD: the newest one, or the one in --out",
         AGAIN,
+        COMMON,
     ] = False
     force: Annotated[
         bool,

@@ -19,7 +19,7 @@ from ..common_options import (
     Track,
     Work,
 )
-from ..options import Flag, Options, Source
+from ..options import COMMON, Flag, Options, Source
 
 TO_REPORT = Flag(panel=OUTPUT)
 
@@ -35,25 +35,28 @@ class EvaluateOptions(Options):
         INPUT,
     ] = None
     _: KW_ONLY
-    by: Groups = ()
-    shots: Shots = None
+    by: Annotated[Groups, COMMON] = ()
+    shots: Annotated[Shots, COMMON] = None
     corrupt: Annotated[
         Sequence[str],
         "also score the test images under this corruption, which needs no training; may be "
         "repeated",
         Flag("KIND", marks=("images",)),
+        COMMON,
     ] = ()
     severity: Annotated[
         Sequence[str],
         "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all "
         "five",
         Flag("N", marks=("images",)),
+        COMMON,
     ] = ()
     on: Annotated[
         Source | None,
         "score the test images of this dataset, partition or corruption manifest in place of the "
         "run's own: another hospital, another dataset",
         Flag("MANIFEST", access="reads", marks=("tests", "at_hand")),
+        COMMON,
     ] = None
     map_classes: Annotated[
         Source | None,
@@ -83,6 +86,7 @@ class EvaluateOptions(Options):
         "also operating points with thresholds chosen on validation images, calibration, decision "
         "curves and conformal sets",
         Flag(marks=("at_hand",)),
+        COMMON,
     ] = False
     positive: Annotated[
         Sequence[str],
@@ -118,6 +122,7 @@ class EvaluateOptions(Options):
         str | None,
         "also write the last round's predictions beside the scores, a row per image",
         Flag("csv", local=True, panel=OUTPUT, marks=("images",)),
+        COMMON,
     ] = None
     metric: Annotated[
         Sequence[str],
@@ -131,7 +136,7 @@ class EvaluateOptions(Options):
     ] = None
     timeout: Timeout = 600.0
     track: Track = None
-    device: Device = "cpu"
+    device: Annotated[Device, COMMON] = "cpu"
     work: Work = WORK
     out: Out = None
 
@@ -239,12 +244,13 @@ class ReportOptions(Options):
         RUNS,
     ] = ()
     _: KW_ONLY
-    by: Groups = ()
+    by: Annotated[Groups, COMMON] = ()
     shots: Shots = None
     metric: Annotated[
         Sequence[str],
         "a score to show, such as f1_macro; may be repeated; default: two of them",
         Flag("NAME"),
+        COMMON,
     ] = ()
     columns: Annotated[
         Sequence[str],
@@ -255,6 +261,7 @@ class ReportOptions(Options):
     at: Annotated[
         Literal["last5", "last", "best"],
         "last5, the mean over the last five rounds, last, or best: chosen on validation images",
+        COMMON,
     ] = "last5"
     choose: Annotated[
         str | None,
@@ -274,7 +281,7 @@ class ReportOptions(Options):
     ] = "pooled"
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[
-        str, "html: test all others against this one; default: the first", Flag("METHOD")
+        str, "html: test all others against this one; default: the first", Flag("METHOD"), COMMON
     ] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
     bytes: Annotated[bool, "also the MB that a client receives and sends in a round"] = False

@@ -21,7 +21,7 @@ from ..common_options import (
     Work,
 )
 from ..data.prepare_options import PrepareOptions as PrepareOptions
-from ..options import Flag, Options, Source
+from ..options import COMMON, Flag, Options, Source
 from ..runs.train_options import TrainOptions as TrainOptions
 from ..scores.evaluation_options import EvaluateOptions
 
@@ -53,14 +53,15 @@ class PartitionOptions(Options):
     clients_of: Annotated[
         Mapping[str, object], "with --merge: clients of a dataset, such as usps=2; may be repeated"
     ] = field(default_factory=dict, hash=False)
-    dirichlet: Dirichlet = None
+    dirichlet: Annotated[Dirichlet, COMMON] = None
     balanced: Annotated[bool, "with --dirichlet: clients of equal size", SCHEME] = False
-    iid: Annotated[bool, "every client a random share", SCHEME] = False
+    iid: Annotated[bool, "every client a random share", SCHEME, COMMON] = False
     shards: Annotated[int | None, "label shards per client, >= 1", SCHEME] = None
     by: Annotated[
         Sequence[str],
         "an attribute; may be repeated",
         Flag("ATTRIBUTE", marks=("scheme",)),
+        COMMON,
     ] = ()
     shares: Annotated[
         Sequence[str],
@@ -91,6 +92,7 @@ class PartitionOptions(Options):
         Source | None,
         "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
         SCHEME_FILE,
+        COMMON,
     ] = None
     client_column: Annotated[
         str | None,
@@ -109,16 +111,18 @@ class PartitionOptions(Options):
         str | None,
         "any registered scheme by its name, with --set for its options",
         Flag("NAME", marks=("scheme",)),
+        COMMON,
     ] = None
     set: Annotated[Mapping[str, object], "option of --scheme; may be repeated", SCHEME] = field(
         default_factory=dict, hash=False
     )
-    clients: Clients = None
+    clients: Annotated[Clients, COMMON] = None
     hold_out: Annotated[
         str | None,
         "a hospital left out of training, whose images are the test images; of an attribute other "
         "than the dataset's sites or --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
+        COMMON,
     ] = None
     without: Annotated[
         Sequence[str],
@@ -131,8 +135,8 @@ class PartitionOptions(Options):
         "images each client must have, >= 0; a partition that gives fewer is refused, --balanced "
         "gives as many",
     ] = 0
-    val: Val = 0.0
-    seed: Seed = 0
+    val: Annotated[Val, COMMON] = 0.0
+    seed: Annotated[Seed, COMMON] = 0
     materialize: Annotated[bool, "write one file per client, to send to a site"] = False
     work: Work = WORK
     out: Out = None
@@ -165,7 +169,9 @@ class CorruptOptions(Options):
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
-        float | None, "of labels: chance that a training label is changed, in [0, 1]; default 0.2"
+        float | None,
+        "of labels: chance that a training label is changed, in [0, 1]; default 0.2",
+        COMMON,
     ] = None
     flip: Annotated[
         Mapping[str, object],
@@ -189,16 +195,17 @@ class CorruptOptions(Options):
         "with --match: noise, sharpness (by a blur), contrast or brightness",
         Flag("MEASURE"),
     ] = "noise"
-    severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
-    ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
-    on: On = ()
+    severity: Annotated[int, "strength of the corruption, in [1, 5]", COMMON] = 3
+    ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]", COMMON] = 0.2
+    on: Annotated[On, COMMON] = ()
     client: Annotated[
         Sequence[str],
         "corrupt this client in a kind and severity of its own; may be repeated; default "
         "severity: 3; of labels KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
+        COMMON,
     ] = ()
-    seed: Seed = 0
+    seed: Annotated[Seed, COMMON] = 0
     work: Work = WORK
     out: Out = None
     jobs: Jobs = 0

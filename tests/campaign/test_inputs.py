@@ -81,7 +81,7 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "teacher.pt": ("train", [["train", "fed-mas", "--rounds", "1", "--teacher", "teacher.pt"]]),
     "own.toml": (
         "run",
-        [["run", "own.toml", "--raw", "raw", "--dry-run"], ["reproduce", "own.toml", "--dry-run"]],
+        [["reproduce", "own.toml", "--raw", "raw", "--dry-run"]],
     ),
     "classes.csv": (
         "evaluate",

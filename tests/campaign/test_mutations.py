@@ -39,7 +39,7 @@ SHOWN = {  # a file of the finished chain -> lines that show it
     "corruptions/*/corruption.json": [
         ["inspect", "{}"],
         ["ls"],
-        ["sweep", "fedavg", "--over", "lr=1", "--dry-run"],
+        ["train", "fedavg", "--over", "lr=1", "--dry-run"],
     ],
     "corruptions/*/changed.h5": [["inspect", "{}"], ["train", "fedbn", "--rounds", "1"]],
     "datasets/*/pool.h5": [["inspect", "{}"], ["partition", "--iid", "--materialize"], ["inspect"]],

@@ -348,12 +348,13 @@ ERRORS = {
         "at their sites",
         "leave --dry-run",
     ),
-    "a script as JSON": (
-        ("sweep", "fedavg", "--dry-run", "--json"),
+    "scripts of one run": (
+        ("train", "fedavg", "--dry-run=scripts"),
         2,
-        "exclude each other",
-        "one of them",
+        "of the runs of --over",
+        "--dry-run alone",
     ),
+    "test scores of no values": (("train", "fedavg", "--test"), 2, "values of --over", "leave it"),
     "a recipe's script as JSON": (
         ("reproduce", "mnist-usps", "--dry-run", "--json"),
         2,

@@ -283,11 +283,7 @@ def test_options_from_a_file_and_from_variables_are_used_and_said(work, monkeypa
         ("[trian]\nrounds = 3", "train", "'trian' is no command"),
         ("[train]\nround = 3", "train", "train has no flag 'round'"),
         ("work = ", "ls", "is not TOML"),
-        (
-            '[sweep]\nrest = ["--", "--model", "./evil.py:build"]',
-            "sweep",
-            "sweep has no flag 'rest'",
-        ),
+        ('[train]\nmethods = ["./evil.py"]', "train", "train has no flag 'methods'"),
     ],
 )
 def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, command, words):
@@ -399,7 +395,7 @@ def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
 
 
 def test_help_of_a_large_command_has_headings():
-    out = run("train", "--help")[1]
+    out = run("train", "--help=all")[1]
     words = [
         "\nTraining:",
         "\n  --rounds",
@@ -411,18 +407,30 @@ def test_help_of_a_large_command_has_headings():
     ]
     places = [out.index(word) for word in words]
     assert places == sorted(places)
-    out = run("prepare", "--help")[1]  # trains nothing: its seed and --set are about the data
+    out = run("prepare", "--help=all")[1]  # trains nothing: its seed and --set are about the data
     assert "\nTraining:" not in out
     assert "\nMethod:" not in out
     assert out.index("\nData:") < out.index("\n  --set") < out.index("\nMachine:")
     forgotten = [
         name
         for name in ("train", "evaluate", "report", "corrupt")
-        if "\nOptions:" in run(name, "--help")[1]
+        if "\nOptions:" in run(name, "--help=all")[1]
     ]
     assert not forgotten
     assert "--log-file" in run("ls", "--help")[1]
     assert "\nTraining:" not in run("ls", "--help")[1]
+
+
+def test_help_shows_the_options_that_are_used_most_and_counts_the_others():
+    out = run("train", "--help")[1].partition("\nMost used:")[2]
+    shown = re.findall(r"^  (--[a-z-]+)", out, re.M)
+    assert len(shown) == 12
+    assert {"--rounds", "--seeds", "--over", "--resume"} < set(shown)
+    count = int(re.search(r"--help=all lists (\d+) more options", out)[1])
+    every = run("train", "--help=all")[1].partition("\nTraining:")[2]
+    all_shown = re.findall(r"^  (--[a-z-]+)", every, re.M)
+    assert len(all_shown) == len(shown) + count
+    assert set(shown) < set(all_shown)
 
 
 def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
@@ -438,10 +446,10 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
         method = "fedavg"
     """
     (path := tmp_path / "mine.toml").write_text(text, encoding="utf-8")
-    code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
+    code, out, err = run("reproduce", path, "--dry-run", "--work", tmp_path)
     assert code == 0, err
     assert "fedcli train fedavg" in out, err
-    assert "no such file" in run("run", tmp_path / "absent.toml")[2]
+    assert "no such recipe" in run("reproduce", tmp_path / "absent.toml")[2]
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_what_is_not_made_from_it_is_shown(edited):
         ("train", "fedavg", "partition", "--rounds", "1"),
         ("train", "fedavg", "partition", "--prior", "none"),
         ("attack", "partition", "--kind", "scale"),
-        ("sweep", "fedavg", "fedheal", "partition"),
-        ("sweep", "fedavg", "dataset", "--over", "hold-out=all"),
+        ("train", "fedavg", "fedheal", "partition"),
+        ("train", "fedavg", "dataset", "--over", "hold-out=all"),
         ("site", "describe", "--data", "partition"),
     ],
 )

@@ -1,6 +1,7 @@
 """`fedcli methods` without importing torch: what is kept is what the methods say."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -42,9 +43,18 @@ def test_what_is_kept_is_what_the_methods_say(cache, capsys, monkeypatch):
     assert shown(capsys, "FedHEAL") == printed_before == printed["fedheal"]
 
 
+def test_five_methods_are_marked_as_the_first_to_try(cache, capsys):
+    marked = re.findall(r"^ (\S+) \*", shown(capsys), re.M)
+    assert len(marked) == 5
+    assert {"fedavg", "fedism-plus", "fedheal"} < set(marked)
+
+
 def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(cache, capsys):
     for _ in range(2):
-        listed = [tuple(methods._line(facts)) for facts in method_facts.all_facts()]
+        listed = []
+        for facts in method_facts.all_facts():
+            name, *words = methods._line(facts)
+            listed.append((name.removesuffix(" *"), *words))
         expected = {(m.name, m.label) for m in METHODS.values()}
         assert {line[:2] for line in listed} == expected
         for line in listed:

@@ -159,8 +159,8 @@ def test_several_labels_and_a_prediction(tmp_path):
 
 def test_a_sweep_and_a_recipe(data, tmp_path):
     with pretended():
-        words = shlex.split(f"sweep qffl {data} --over q=0.5,2 --device cuda --work {tmp_path}")
-        code, _, err = fedcli(*words, "--", "--rounds", 1)
+        words = shlex.split(f"train qffl {data} --over q=0.5,2 --device cuda --work {tmp_path}")
+        code, _, err = fedcli(*words, "--rounds", 1)
         assert code == 0, err
         (tmp_path / "own.toml").write_text(RECIPE)
         code, _, err = fedcli(

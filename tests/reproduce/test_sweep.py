@@ -22,7 +22,7 @@ from fedcli.stages.options import PartitionOptions
 def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
     source = make_chain(tmp_path, corrupted=True)
     words = [
-        "sweep",
+        "train",
         "qffl",
         str(source),
         "--over",
@@ -33,7 +33,7 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
         str(tmp_path),
         "--json",
     ]
-    ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
+    ended = CliRunner().invoke(app, [*words, "--rounds", "1"])
     assert ended.exit_code == 0, ended.output
     assert "2 runs to train: " in ended.stderr
     written = json.loads(ended.stdout)
@@ -125,14 +125,12 @@ def test_a_script_scores_test_images_only_where_all_of_them_are_shown(
     flags, validated, work, tmp_path
 ):
     folder = tmp_path / "scripts"
-    words = ["sweep", "fedavg", str(validated.path), "--over", "lr=1e-9,1e-2", "--work", str(work)]
-    printed = CliRunner().invoke(app, [*words, *flags, "--dry-run"]).stdout
+    words = ["train", "fedavg", str(validated.path), "--over", "lr=1e-9,1e-2", "--work", str(work)]
     assert CliRunner().invoke(app, [*words, *flags, f"--dry-run={folder}"]).exit_code == 0
-    one_each = "".join(path.read_text() for path in folder.glob("*=*.sh"))
-    for text in (printed, one_each):
-        assert text.count("fedcli train") == 2
-        assert text.count("fedcli evaluate") == (2 if flags else 0)
-        assert ("shows test scores of the chosen value alone" in text) != bool(flags)
+    text = "".join(path.read_text() for path in folder.glob("*=*.sh"))
+    assert text.count("fedcli train") == 2
+    assert text.count("fedcli evaluate") == (2 if flags else 0)
+    assert ("shows test scores of the chosen value alone" in text) != bool(flags)
 
 
 def test_a_page_that_was_not_written_is_not_named(validated, tmp_path, monkeypatch):
@@ -140,7 +138,7 @@ def test_a_page_that_was_not_written_is_not_named(validated, tmp_path, monkeypat
         raise FedcliError("no room")
 
     monkeypatch.setattr("fedcli.reproduction.jobs.train.run", failed)
-    words = ["sweep", "fedavg", str(validated.path), "--over", "lr=1e-9,1e-2", "--jobs", "1"]
+    words = ["train", "fedavg", str(validated.path), "--over", "lr=1e-9,1e-2", "--jobs", "1"]
     ended = CliRunner().invoke(app, [*words, "--work", str(tmp_path)])
     assert ended.exit_code == 1
     assert "results.json, table.md, table.tex" in ended.stderr
@@ -200,7 +198,7 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_pa
     dataset = prepared(write_hospitals(tmp_path / "raw", count=60), tmp_path)
     source = fedcli.partition(dataset, by=["hospital"], work=tmp_path)
     words = [
-        "sweep",
+        "train",
         "fedavg",
         str(source),
         "--over",
@@ -209,7 +207,7 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_pa
         str(tmp_path),
         "--json",
     ]
-    ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
+    ended = CliRunner().invoke(app, [*words, "--rounds", "1"])
     assert ended.exit_code == 0, ended.output
     printed = json.loads(ended.stdout)
     result = [row["name"] for row in printed["rows"]]
@@ -224,7 +222,9 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_pa
     assert len(lines) == 6
     for line in lines:
         assert line.split("|")[4].strip() == "20"
-    script = CliRunner().invoke(app, [*words[:-1], "--dry-run"]).stdout
+    folder = tmp_path / "scripts"
+    assert CliRunner().invoke(app, [*words[:-1], f"--dry-run={folder}"]).exit_code == 0
+    script = "".join(path.read_text() for path in folder.glob("*=*.sh"))
     assert script.count("--hold-out hospital=") == 3
     assert script.count("fedcli train") == 3
 

@@ -50,7 +50,7 @@ FILES = {  # a file -> commands that read it
         ["report"],
     ],
     "partitions/*/partition.json": [
-        ["sweep", "fedavg", "--over", "hold-out=all", "--dry-run"],
+        ["train", "fedavg", "--over", "hold-out=all", "--dry-run=scripts"],
         ["corrupt", "contrast", "--jobs", "1"],
         ["report"],
         ["train", "fedavg", *ONE],
@@ -112,7 +112,7 @@ TOML = {  # a file -> its text, and commands that read it
         DEFAULTS,
         [["train", "fedavg", *ONE], ["partition", "--clients", "2"], ["report"], ["evaluate"]],
     ),
-    "own.toml": (EXPERIMENT, [["run", "own.toml", "--dry-run"]]),
+    "own.toml": (EXPERIMENT, [["reproduce", "own.toml", "--dry-run"]]),
     "policy.toml": (
         POLICY,
         [["site", "check", "--client", "client-00", "--policy", "policy.toml"]],
@@ -240,7 +240,6 @@ LINES = {  # a command -> what is typed of it, where all else may come from fedc
     "ls": [],
     "inspect": [RUN],
     "reproduce": [],
-    "sweep": ["fedavg", "--over", "lr=1", "--dry-run"],
     "export": ["model", RUN],
     "methods": [],
     "datasets": [],

@@ -146,8 +146,6 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
     ("predict", "run"): runs,
     ("compare", "metric"): metrics,
     ("reproduce", "recipe"): recipes,
-    ("run", "recipe"): recipes,
-    ("sweep", "methods"): methods_and_data,
     ("methods", "name"): methods,
     ("check", "method"): methods,
     ("datasets", "name"): datasets,

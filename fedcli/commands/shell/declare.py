@@ -238,9 +238,13 @@ def _debug(context: typer.Context) -> None:
     context.meta[DEBUG] = True
 
 
-VERBOSE = "details besides, such as how fast a training was"
+MEANINGS = {
+    "quiet": "no progress and no notes on stderr",
+    "verbose": "details besides, such as how fast a training was",
+    "debug": "show the traceback of an error",
+}
 EVERYWHERE = {
-    "quiet": _switch("quiet", "no progress and no notes on stderr", lambda _: console.be_quiet()),
-    "verbose": _switch("verbose", VERBOSE, lambda _: console.be_verbose()),
-    "debug": _switch("debug", "show the traceback of an error", _debug),
+    "quiet": _switch("quiet", MEANINGS["quiet"], lambda _: console.be_quiet()),
+    "verbose": _switch("verbose", MEANINGS["verbose"], lambda _: console.be_verbose()),
+    "debug": _switch("debug", MEANINGS["debug"], _debug),
 }

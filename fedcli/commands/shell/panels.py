@@ -1,4 +1,4 @@
-"""A command whose help lists its options under headings."""
+"""A command whose help shows its most used options first, and all of them under headings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,21 +7,25 @@ import typer
 from typer.core import TyperCommand
 
 from ... import extensions
-from ...common_options import MACHINE, OUTPUT
-from . import defaults
+from ...common_options import HEADINGS
+from . import declare, defaults
 
 OPTIONS = "Options"
-PANELS = "Training", "Method", "Data", MACHINE, OUTPUT
+USUAL = "Most used"
 MANY = 15  # options, from which on a list needs headings
 ANYWHERE = [  # of the whole program, wherever they stand in the line
     ("--log-file FILE", "also append every message with its time to this file"),
     ("--code FILE", extensions.CODE),
 ]
+HELP = "--help"
+WHOLE_HELP = "--help=all"
+SHOWS_ALL = "fedcli.help"  # key of the context's notes where the whole help was asked for
+Record = tuple[str, str]  # an option as it is typed, and its meaning
 
 
 class Command(TyperCommand):
-    """Options under headings where there are many; those that were not typed are named when it
-    runs.
+    """Help with the options that are used most, or with all of them under headings where there
+    are many. Options that were not typed are named when the command runs.
     """
 
     def format_options(  # type: ignore[override]  # its own click's
@@ -29,24 +33,39 @@ class Command(TyperCommand):
         ctx: typer.Context,
         formatter: Any,
     ) -> None:
-        arguments: list[Any] = []
-        options: list[tuple[str, Any]] = []
+        arguments: list[Record] = []
+        usual: list[Record] = []
+        by_heading: dict[str, list[Record]] = {heading: [] for heading in (OPTIONS, *HEADINGS)}
+        declared = getattr(self.callback, defaults.OPTIONS, {})
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record and parameter.param_type_name == "argument":
+            if record is None or _is_global(parameter):
+                continue
+            if parameter.param_type_name == "argument":
                 arguments.append(_untyped(record))
-            elif record:
-                options.append((_panel(parameter), record))
-        has_headings = len(options) >= MANY
-        sections: dict[str, list[Any]] = {"Arguments": arguments, OPTIONS: []}
-        sections |= {panel: [] for panel in PANELS}
-        for panel, record in options:
-            sections.setdefault(panel if has_headings else OPTIONS, []).append(record)
-        sections[OUTPUT if has_headings else OPTIONS] += ANYWHERE
-        for title, lines in sections.items():
-            if lines:
+                continue
+            if parameter.name in declared and declared[parameter.name].common:
+                usual.append(record)
+            heading = getattr(parameter, "rich_help_panel", None) or OPTIONS
+            by_heading.setdefault(heading, []).append(record)
+        by_heading = {heading: records for heading, records in by_heading.items() if records}
+        sections: dict[str, list[Record]] = {"Arguments": arguments}
+        is_short = bool(usual) and not ctx.meta.get(SHOWS_ALL)
+        if is_short:
+            sections[USUAL] = usual
+        elif sum(map(len, by_heading.values())) >= MANY:
+            sections |= by_heading
+        else:
+            sections[OPTIONS] = [record for records in by_heading.values() for record in records]
+        for title, records in sections.items():
+            if records:
                 with formatter.section(title):
-                    formatter.write_dl(lines)
+                    formatter.write_dl(records)
+        formatter.write_paragraph()
+        if is_short:
+            count = sum(map(len, by_heading.values())) - len(usual)
+            formatter.write_text(_rest(ctx.command_path, count, list(by_heading)))
+        formatter.write_text(_global_options())
 
     def parse_args(  # type: ignore[override]  # its own click's
         self,
@@ -70,11 +89,23 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
 
-def _panel(parameter: Any) -> str:
-    """The heading of an option in help."""
-    if "--help" in parameter.opts:
-        return OUTPUT
-    return getattr(parameter, "rich_help_panel", None) or OPTIONS
+def _is_global(parameter: Any) -> bool:
+    """Tell whether every command has the option, so that its help need not explain it."""
+    return parameter.name in declare.EVERYWHERE or HELP in parameter.opts
+
+
+def _rest(command: str, count: int, headings: list[str]) -> str:
+    """A sentence on the options that the short help leaves out."""
+    named = ", ".join(heading for heading in headings if heading != OPTIONS)
+    about = f": {named}" if named else ""
+    return f"{command} {WHOLE_HELP} lists {count} more options{about}."
+
+
+def _global_options() -> str:
+    """A line on the options of every command."""
+    names = [f"--{name}" for name in declare.EVERYWHERE]
+    names += [typed for typed, _ in ANYWHERE]
+    return f"Every command also takes {', '.join(names)}: see fedcli --help."
 
 
 def _typed(ctx: typer.Context) -> Iterator[str]:
