@@ -81,7 +81,7 @@ def partition(options: PartitionOptions, json: BriefJson = "") -> None:
 
 
 def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
-    """Add noise or artefacts to the images of some clients, or noise to labels.
+    """Add noise or artefacts to images, or noise to labels.
 
     A copy of the test images is made noisy in the same way, so that models are scored on both.
 
