@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 
 COUNTER = "num_batches_tracked"  # of the batches that a batch norm was trained on
+# bytes; kernels of cuDNN for channels_last read that many at once (pytorch issue 195186)
+CUDNN_READS = 16
 Make = Callable[["Inputs"], "Network"]  # builds a network with random weights
 
 
@@ -115,7 +117,7 @@ def _unchanged(features: Tensor) -> Tensor:
 
 class LoneSafe(nn.modules.batchnorm._BatchNorm):
     """Batch norm that uses its running statistics, as in eval mode, when a batch is one single
-    value per channel.
+    value per channel, and whose vectors may begin anywhere in theta.
 
     PyTorch refuses to train on such a batch: the last batch of a client can be one image, and a
     deep net may shrink it to one pixel. It does not count batches, which nothing reads: on a GPU
@@ -123,17 +125,43 @@ class LoneSafe(nn.modules.batchnorm._BatchNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        uses_batch = self.training and x.numel() != x.shape[1]
+        if x.is_cuda and self.momentum is not None and not self._fits_cudnn():
+            return self._without_cudnn(x, uses_batch=uses_batch)
         if not self.training:
             return super().forward(x)
         count = self.num_batches_tracked
         if self.momentum is not None:  # without it, statistics are means over all batches
             self._buffers[COUNTER] = None
-        self.training = x.numel() != x.shape[1]
+        self.training = uses_batch
         try:
             return super().forward(x)
         finally:
             self.training = True
             self._buffers[COUNTER] = count
+
+    def _fits_cudnn(self) -> bool:
+        """Tell whether cuDNN can read the vectors. As views of theta they begin where those before
+        them end, which with seven classes is no multiple of 16 bytes: cuDNN ends the process then.
+        """
+        if torch.compiler.is_compiling():  # a compiler has no addresses
+            return True
+        vectors = (self.weight, self.bias, self.running_mean, self.running_var)
+        return all(v is None or v.data_ptr() % CUDNN_READS == 0 for v in vectors)
+
+    def _without_cudnn(self, x: Tensor, *, uses_batch: bool) -> Tensor:
+        assert self.momentum is not None
+        return torch.batch_norm(
+            x,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            uses_batch or self.running_mean is None,
+            self.momentum,
+            self.eps,
+            False,  # cudnn_enabled
+        )
 
 
 @cache

@@ -7,6 +7,7 @@ from datetime import date
 
 import pytest
 import torch
+from pretend import pretended
 from torch import nn
 from torch.testing import assert_close
 
@@ -109,6 +110,28 @@ def test_training_counts_no_batches_and_keeps_the_counters():
     for buffer, value in zip(net.buffers(), statistics, strict=True):
         assert torch.equal(buffer, value) != buffer.is_floating_point()
     assert net.state_dict().keys() == before
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("classes", [7, 8])
+def test_cudnn_is_given_no_vector_that_begins_between_its_reads(classes, training, monkeypatch):
+    """Statistics lie behind the classifier in theta, where seven classes end between two reads."""
+    normalise = torch.batch_norm
+    calls = []
+
+    def noted(x, *rest):
+        offsets = [vector.data_ptr() % 16 for vector in rest[:4]]
+        calls.append((any(offsets), rest[-1]))
+        return normalise(x, *rest)
+
+    with pretended():
+        net = build("cnn", classes=classes).to("cuda")
+        Layout(net)
+        monkeypatch.setattr(torch, "batch_norm", noted)
+        net.train(training)(torch.randn(4, 3, 32, 32, device="cuda"))
+    assert calls
+    assert {begins_between for begins_between, _ in calls} == {classes == 7}
+    assert {uses_cudnn for _, uses_cudnn in calls} == {classes == 8}
 
 
 def test_a_batch_norm_whose_statistics_are_means_counts_its_batches():
