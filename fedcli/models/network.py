@@ -151,7 +151,7 @@ class LoneSafe(nn.modules.batchnorm._BatchNorm):
 
     def _without_cudnn(self, x: Tensor, *, uses_batch: bool) -> Tensor:
         assert self.momentum is not None
-        return torch.batch_norm(
+        return torch.native_batch_norm(
             x,
             self.weight,
             self.bias,
@@ -160,8 +160,7 @@ class LoneSafe(nn.modules.batchnorm._BatchNorm):
             uses_batch or self.running_mean is None,
             self.momentum,
             self.eps,
-            False,  # cudnn_enabled
-        )
+        )[0]
 
 
 @cache
