@@ -58,13 +58,12 @@ def train_over(
         _partitioned,
         all_tests=all_tests,
     )
-    device, processes, streams = options.device, options.jobs, options.at_once
     if dry_run not in ("", o.JUST_SAY):
-        devices = engine.spread(device, processes, streams)
+        devices = engine.spread(options.device, options.jobs, options.at_once)
         script = Script(grid.recipe, grid.cells, work, source=grid.data, devices=devices)
         scripted(script, dry_run)
         return
-    devices = engine.devices(device, processes, grid.cells, streams)
+    devices = engine.devices(options.device, options.jobs, grid.cells, options.at_once)
     workplace = engine.Place(work, devices, debug)
     if dry_run:
         needs = forecast.forecast(grid.cells, grid.sources, workplace, keep=False)
