@@ -52,8 +52,8 @@ def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
         return share / share.sum()
     signs = torch.sign(loss[:, None] - loss)
     rank = signs.sum(1)  # [G]
-    other_groups = len(share) - 1
-    largest = float(share.min()) / other_groups
+    others = len(share) - 1
+    largest = float(share.min()) / others
     return share + strength * largest * rank
 
 

@@ -49,7 +49,6 @@ class Metric:
 
     Attributes:
         name: its id in files and on the command line.
-        name: its id in files and on the command line.
         title: its name in words. meaning: a sentence for a reader who does not know it.
         needs: CLASSES (more than two), TWO and LABELS as far as such images have it; or GROUPS.
         of: the sums of weighted images -> float64 [B], one for each set of weights, NaN where it

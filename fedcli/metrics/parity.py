@@ -45,8 +45,10 @@ def decided_labels(predicted: ndarray, y: ndarray, groups: ndarray, count: int) 
     """Decisions bool [N, L] and labels [N, L] as tables int64 [G, L, 2, 2] of several labels."""
     tables = np.zeros((count, y.shape[1], 2, 2), np.int64)
     grouped = (groups >= 0)[:, None]
-    images, labels = np.nonzero((y != UNKNOWN) & grouped)
-    truth = (y == YES)[images, labels].astype(int)
+    is_known = y != UNKNOWN
+    images, labels = np.nonzero(is_known & grouped)
+    has_label = (y == YES)[images, labels]
+    truth = has_label.astype(int)
     decision = predicted[images, labels].astype(int)
     cell = groups[images], labels, truth, decision
     np.add.at(tables, cell, 1)

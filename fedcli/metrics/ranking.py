@@ -65,9 +65,10 @@ class Ranking:
         lost = {}
         for c, (rows, below, same) in self.others.items():
             counts = weights[rows]  # [m, b]
+            not_higher = upto.take(same, axis=0, mode="clip")
             behind = np.einsum(
                 "mb,mb->b",
-                upto.take(same, axis=0, mode="clip"),
+                not_higher,
                 counts,
             )
             tied = np.flatnonzero(below != same)

@@ -56,7 +56,8 @@ class LabelSums(Decisions):
 
     def missing(self) -> list[int]:
         """The labels without an AUC in the first set of weights."""
-        return np.flatnonzero(np.isnan(self.auc[:, 0])).tolist()
+        undefined = np.isnan(self.auc[:, 0])
+        return np.flatnonzero(undefined).tolist()
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,8 @@ def average_precision(sums: LabelSums) -> ndarray:
         rising = np.argsort(-logit[labelled], kind="stable")
         order = labelled[rising]
         steps = np.flatnonzero(np.diff(logit[order]))
-        last = np.append(steps, len(order) - 1)[: len(order)]  # of each score
+        ends = np.append(steps, len(order) - 1)
+        last = ends[: len(order)]  # of each score
         has = (label[order] == YES)[:, None]  # [n, 1]
         weights = 1 if sums.weights is None else sums.weights[order]  # [n, B]
         hits = (has * weights).cumsum(0)[last]
@@ -269,5 +271,6 @@ def calibration_error(sums: LabelSums) -> ndarray:
         right = plan.y[labelled, label] == YES
         weights = None if sums.weights is None else sums.weights[labelled]
         columns.append(distance(plan.chance[labelled, label], right, weights))
-    distances = np.reshape(columns, (-1, BINS, sums.true.shape[1]))  # [L, BINS, B]
+    sets = sums.true.shape[1]
+    distances = np.reshape(columns, (-1, BINS, sets))  # [L, BINS, B]
     return np.abs(distances).sum(1) / (sums.true + sums.false)

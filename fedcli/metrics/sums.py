@@ -133,7 +133,8 @@ class Sums(Decisions):
 
     def missing(self) -> list[int]:
         """The classes without an image in the first set of weights."""
-        return np.flatnonzero(self.true[:, 0] == 0).tolist()
+        is_empty = self.true[:, 0] == 0
+        return np.flatnonzero(is_empty).tolist()
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,9 @@ class ClassesPlan:
             for c, images in self.members.items():
                 rising[c] = np.sort(self.chance[images].T)
             for a, b in permutations(rising, 2):
-                wins[a, b] = won(rising[a][a], rising[b][a])
+                own_scores = rising[a][a]
+                other_scores = rising[b][a]
+                wins[a, b] = won(own_scores, other_scores)
             return wins
         for c, ranking in self.rankings.items():
             for other, lost in ranking.lost(weights).items():

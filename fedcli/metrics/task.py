@@ -70,7 +70,8 @@ class Task:
         """
         if not self.several:
             return np.arange(len(y)), (y == c).astype(np.int64)
-        images = np.flatnonzero(y[:, c] != UNKNOWN)
+        is_known = y[:, c] != UNKNOWN
+        images = np.flatnonzero(is_known)
         has = y[images, c] == YES
         return images, has.astype(np.int64)
 
