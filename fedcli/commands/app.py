@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from .. import __version__, console, extensions
-from ..errors import FedcliError, UsageError, of_system
+from ..errors import NO_ROOM, FedcliError, UsageError, of_system
 from ..provenance import OwnCodeError, message_of
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
@@ -30,6 +30,7 @@ from .shell.panels import ANYWHERE
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
+STDERR = 2  # its file descriptor
 HELP = {"-h", "--help"}
 MEND = "mend it, or tell its authors; --debug shows the traceback"
 UNEXPECTED = (
@@ -230,6 +231,32 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
     return bytes(replacement), error.end
 
 
+class Messages(io.RawIOBase):
+    """stderr. What a full disk does not take is lost: the work that it tells of goes on, and ends
+    with the same exit code.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        self.stream = stream  # which closes its file once nobody has it
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+    def write(self, text: Any) -> int:
+        try:
+            return os.write(self.fileno(), text)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            return len(text)
+
+
 def _open_streams() -> None:
     """Have three streams that take any text: a file would else be opened in place of one that the
     shell has closed.
@@ -249,6 +276,16 @@ def _open_streams() -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=handler)
+    stream = sys.stderr
+    if not isinstance(stream, io.TextIOWrapper) or not isinstance(stream.buffer, io.BufferedWriter):
+        return
+    if stream.fileno() == STDERR:
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(Messages(stream)),
+            encoding=stream.encoding,
+            errors=errors["stderr"],
+            line_buffering=True,
+        )
 
 
 # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever

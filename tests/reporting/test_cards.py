@@ -219,7 +219,16 @@ def test_a_card_is_of_one_system(tmp_path):
     written = f"--export {tmp_path}/numbers.csv --card {tmp_path}/cards"
     printed = session.run(f"fedcli report {average} {healed} {written}")
     assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in printed
-    assert not (tmp_path / "numbers.csv").exists()  # nothing is written before
+    assert "warning" not in printed  # nothing is said or written before
+    assert not (tmp_path / "numbers.csv").exists()
+
+
+def test_a_figure_that_there_is_not_is_refused_before_anything_is_written(run, tmp_path):
+    written = f"--export {tmp_path}/n.csv --card {tmp_path}/cards --figures {tmp_path}/figures"
+    printed = session.run(f"fedcli report {run} --draw nonsense {written}")
+    assert "no figure has 'nonsense' in its name" in printed
+    assert "BalAcc" not in printed
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):
