@@ -134,7 +134,7 @@ def test_scores_of_other_images_are_no_evaluation_on_internal_data(run, row):
     assert claim(run, row.scores, "32")["state"] == "there is material"
     external = SimpleNamespace(dataset="other", sha256="0" * 64)
     sources = evidence._sources(run, row.scores)
-    name, digest, content = sources["scores"]
+    content = sources["scores"][2]
     content["body"]["external"] = vars(external)
     fields = ["scores:body.versions", "!scores:body.external"]
     assert evidence._item("32", "", fields, sources)["state"] == evidence.PERSON
