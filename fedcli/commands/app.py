@@ -99,8 +99,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
         """The command that the words call, with its options from variables and from the file."""
         name, command, rest = super().resolve_command(ctx, args)
-        is_help = not HELP.isdisjoint(rest)
-        ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
+        if name:  # none where a line is completed
+            is_help = not HELP.isdisjoint(rest)
+            ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
         return name, command, rest
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # its own click's

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import console, labels
 from ..console import counted
-from . import image_contents, manifest, sources
+from . import image_contents, manifest, sources, units
 from .image_counts import CLASS, Counts, of_manifest
 from .manifest import Body
 from .pool import ALL, pool_of
@@ -97,7 +97,7 @@ def how_split(body: Body) -> str:
     if how in SPLITS:
         return SPLITS[how]
     if body["unit"]:
-        return "patients kept together"
+        return units.worded("patients kept together", units.noun(body["unit"]))
     return "image by image" if how == "unit" else how
 
 
@@ -108,14 +108,15 @@ def _of_patients(path: Path, body: Body) -> list[str]:
         return ["patients: not known"] if shows_people else []
     ids = pool.patient.tolist()
     patients = set(ids) - {""}
-    line = f"patients or lesions: {len(patients):,} ({body['unit']})"
+    plural = units.plural(units.noun(body["unit"]))
+    line = f"{plural}: {len(patients):,} ({body['unit']})"
     without = ids.count("")
     if without:
         line += f", {without:,} images of unknown ones"
     return [line]
 
 
-def of_partition(body: Body) -> list[str]:
+def of_partition(body: Body, noun: str) -> list[str]:
     """Lines about how a partition's clients differ, and which images are in none of them."""
     lines = []
     if body.get("skew"):
@@ -134,11 +135,7 @@ def of_partition(body: Body) -> list[str]:
         images = counted(body["dropped"], "training image", "training images")
         lines.append(f"in no client: {images}")
     if body.get("unit_overlap"):
-        patients = counted(
-            body["unit_overlap"],
-            "patient or lesion",
-            "patients or lesions",
-        )
+        patients = counted(body["unit_overlap"], noun, units.plural(noun))
         lines.append(f"in several clients: {patients}")
     return lines
 

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from . import manifest
+from . import manifest, units
 from .pool import Holdings, Pool, Row
 
 KEY = "shared_patients"  # of a manifest's body
-LESIONS = "lesions"
-PATIENTS = "patients"
 WORDS = {"test": "test", "val": "validation"}  # part -> its adjective
 Shared = Mapping[str, Any]
 Entry = dict[str, Any]  # KEY and its value, or nothing
@@ -41,7 +39,7 @@ def counted(unit: str | None, train: Ids, val: Ids, test: Ids) -> Entry:
             parts[part] = {"shared": len(shared), "of": totals[part]}
     if not parts:
         return {}
-    return {KEY: {"unit": noun(unit), **parts}}
+    return {KEY: {"unit": units.plural(units.noun(unit)), **parts}}
 
 
 def of_rows(unit: str | None, rows: Iterable[Row]) -> Entry:
@@ -74,13 +72,6 @@ def with_tests(unit: str | None, holdings: Holdings, tested: Ids) -> Entry:
     for parts in holdings.rows.values():
         rows += [parts["train"], parts["val"]]
     return counted(unit, patient[np.concatenate(rows)].tolist(), [], tested)
-
-
-def noun(unit: str | None) -> str:
-    """A word for several of those whom the ids name."""
-    if unit and "lesion" in unit.lower():
-        return LESIONS
-    return PATIENTS
 
 
 def sentence(shared: Shared | None) -> str:

@@ -11,6 +11,7 @@ from ..comparison.predicted import can_resample, predicted
 from ..comparison.resampling import Resamples
 from ..comparison.systems import LAST, LAST5, Scored, grouped
 from ..console import capital
+from ..data import units
 from ..data.glance import fitted
 from ..metrics import RESAMPLED, apart, better_low, title
 from ..printed import fixed, percents
@@ -247,14 +248,14 @@ def legend(scores: RunScores, metrics: Sequence[str] = ()) -> list[str]:
     intervals = list(_intervals(scores, metrics))
     if intervals:
         kind = "Intervals"
-        units = "images"
+        drawn = units.plural(units.IMAGE)
         if any(score.is_bca for score in intervals):
             kind = "BCa intervals"
         if any(score.unit.startswith("patient") for score in intervals):
-            units = "patients"
+            drawn = units.plural(scores.noun)
         if scores.curves:  # sites counted, which do not say whose image is which
-            units = AT_SITES
-        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {units} of a group.")
+            drawn = AT_SITES
+        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {drawn} of a group.")
     notes = [unreliable([scores], metrics=metrics), hidden_note([scores])]
     return [*lines, *filter(None, notes)]
 

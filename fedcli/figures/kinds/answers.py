@@ -12,6 +12,7 @@ import numpy as np
 import pandas
 from pandas import DataFrame
 
+from ...data.units import worded
 from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
 from ...scores.statistics import bootstrap
 from ...scores.statistics.bootstrap import LEVEL
@@ -210,7 +211,7 @@ def frame(
     return titled(
         table,
         title,
-        _caption(kind, images, by),
+        worded(_caption(kind, images, by), system.scores.noun),
         len(images.ids),
         sizes=sizes,
     )
