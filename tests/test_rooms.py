@@ -60,7 +60,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "sites": 21000,
     "stages": 11600,
     "system": 4600,
-    "the ground floor": 8000,
+    "the ground floor": 8200,
 }
 MOST_FILES = 21  # on one floor of a room
 ONE_EACH = "fedcli/methods", "fedcli/commands"  # a file for each method and command

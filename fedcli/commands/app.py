@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from .. import console, extensions
-from ..errors import FedcliError, UsageError, of_system
+from ..errors import NO_ROOM, FedcliError, UsageError, of_system
 from ..provenance import OwnCodeError, message_of
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
@@ -30,6 +30,7 @@ from .shell.panels import ANYWHERE, HELP, SHOWS_ALL, WHOLE_HELP
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
+STDERR = 2  # its file descriptor
 HELP_FLAGS = {"-h", HELP}
 WHOLE = (f"{HELP}, {WHOLE_HELP}", "show the options that are used most, or all of them")
 MEND = "mend it, or tell its authors; --debug shows the traceback"
@@ -105,8 +106,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
         """The command that the words call, with its options from variables and from the file."""
         name, command, rest = super().resolve_command(ctx, args)
-        is_help = not HELP_FLAGS.isdisjoint(rest)
-        ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
+        if name:  # none where a line is completed
+            is_help = not HELP_FLAGS.isdisjoint(rest)
+            ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
         return name, command, rest
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # its own click's
@@ -244,6 +246,32 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
     return bytes(replacement), error.end
 
 
+class Messages(io.RawIOBase):
+    """stderr. What a full disk does not take is lost: the work that it tells of goes on, and ends
+    with the same exit code.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        self.stream = stream  # which closes its file once nobody has it
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+    def write(self, text: Any) -> int:
+        try:
+            return os.write(self.fileno(), text)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            return len(text)
+
+
 def _open_streams() -> None:
     """Have three streams that take any text: a file would else be opened in place of one that the
     shell has closed.
@@ -263,6 +291,16 @@ def _open_streams() -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=handler)
+    stream = sys.stderr
+    if not isinstance(stream, io.TextIOWrapper) or not isinstance(stream.buffer, io.BufferedWriter):
+        return
+    if stream.fileno() == STDERR:
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(Messages(stream)),
+            encoding=stream.encoding,
+            errors=errors["stderr"],
+            line_buffering=True,
+        )
 
 
 # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever

@@ -271,7 +271,7 @@ def _print_data(facts: Facts) -> None:
     """Print what a person looks for: images, classes, groups, patients, counts by client, what
     train and test share.
     """
-    from ..data import glance, image_counts, manifest, overlap
+    from ..data import glance, image_counts, manifest, overlap, units
 
     path = Path(facts["path"])
     body = facts["body"]
@@ -281,7 +281,7 @@ def _print_data(facts: Facts) -> None:
         print(title, *glance.of_dataset(path, counts), sep="\n")
     else:
         dataset = manifest.read(manifest.above(path, "dataset")).body
-        lines = glance.of_partition(body)
+        lines = glance.of_partition(body, units.noun(dataset["unit"]))
         if "contents" in facts:
             lines += glance.of_contents(facts["contents"])
         print(f"{title}, of {dataset['name']}", *lines, sep="\n")
@@ -289,7 +289,9 @@ def _print_data(facts: Facts) -> None:
         for name, clients in glance.groups(counts, facts["options"].get("by", ())).items():
             terminal.table(*image_counts.lines(clients), title=f"Images by {name}")
     if "overlap" in facts:
-        patients = "no patient and " if facts["overlap"]["patients"] else ""
+        patients = ""
+        if facts["overlap"]["patients"]:
+            patients = f"no {overlap.noun(facts['overlap'])} and "
         nothing = f"train and test share {patients}no identical image"
         print(overlap.sentence(facts["overlap"]) or nothing)
     print("Options, hashes and all counts: --all, or --json.")

@@ -497,9 +497,10 @@ def report(  # noqa: C901 - a flag a step
     broken: list[str] = []
     with console.warnings_kept() as warnings:
         result = stage.run(options)
+        if card or evidence:  # all options, before anything is written or shown
+            result.one_system("a card" if card else "evidence")
+        result.check_figures(draw)
         broken = pipelines.broken(limits, result.rows)
-    if card or evidence:
-        result.one_system("a card" if card else "evidence")  # before anything is written
     if export:
         text = pipelines.comma_separated(result.scores)
         write_named(export, text.encode(), force=force)

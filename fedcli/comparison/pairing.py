@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..data.units import IMAGE
 from ..errors import FedcliError
 from .predicted import predicted
 from .systems import NOT_THE_METHOD, Pairs, Scored
@@ -31,7 +32,8 @@ class Sample:
         over: "seeds" if all pairs have one test set, else "folds" or "splits".
         sets: the number of each pair's test set.
         overlap: test images per training image, mean over the test sets; 0 of seeds. test_images,
-        units: counts over all test sets together; unit: "patient or lesion" or "image".
+        units: counts over all test sets together; unit: their noun,
+        such as "patient" or "image".
     """
 
     over: str
@@ -195,7 +197,7 @@ def _sample(pairs: Pairs) -> Sample:
         sets=tuple(sets),
         overlap=float(np.mean(overlaps)),
         test_images=sum(len(test.y) for test in tests),
-        unit="patient or lesion" if by_patient else "image",
+        unit=runs[0].scores.noun if by_patient else IMAGE,
         units=sum(len(np.unique(test.units)) for test in tests),
     )
 

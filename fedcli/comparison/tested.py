@@ -139,7 +139,8 @@ def _remarks(runs: Sequence[Scored], pairing_notes: Sequence[str]) -> list[str]:
     of_patients = (shared_patients.sentence(run.scores.shared_patients) for run in runs)
     remarks += list(dict.fromkeys(filter(None, of_patients)))
     sets = [predicted(run.path) for run in one_of_each([*runs])]
-    patients = reduce(add, (Patients.of(images.y, images.units) for images in sets))
+    noun = runs[0].scores.noun
+    patients = reduce(add, (Patients.of(images.y, images.units, noun) for images in sets))
     rare = patients.rare(runs[0].scores.classes)
     if rare:
         remarks.append(f"{rare} in the test set: {TOO_NARROW}")

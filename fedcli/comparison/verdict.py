@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from .. import console
+from ..data import units
 from ..printed import percents
 from ..scores.statistics.resampled import RESAMPLES  # of the test patients
 from ..scores.statistics.significance import OverSeeds
@@ -21,7 +22,6 @@ FEW = 6  # patients that differ, below which no exact sign test has a p below SI
 HIGHER, LOWER, INCONCLUSIVE = "higher", "lower", "inconclusive"
 MODELS_ONLY = "significant for these trained models, not across seeds"
 ONE_PATIENT = "one patient alone has a class, so there is no interval and no p over patients"
-UNITS = {"patient or lesion": "patients or lesions", "image": "images"}
 NOT_EQUAL = (
     "An inconclusive difference does not show that the two are equal: the intervals show how "
     "large it may be."
@@ -148,6 +148,11 @@ def _verdict(
     return MODELS_ONLY, reason
 
 
+def noun(row: Difference) -> str:
+    """The noun of what the test images are grouped by, in a legend or a reason."""
+    return row.unit if row.unit and row.unit != units.IMAGE else units.PATIENT
+
+
 def _why_inconclusive(
     row: Difference,
     p: float | None,
@@ -155,17 +160,18 @@ def _why_inconclusive(
 ) -> str:
     differing = row.differing or 0
     if p is None:
-        return ONE_PATIENT
+        return units.worded(ONE_PATIENT, noun(row))
     if 0 < differing < FEW:
-        unit = row.unit or ""
+        unit = row.unit or units.PATIENT
         count = console.counted(
             differing,
             f"{unit} differs",
-            f"{UNITS[unit]} differ",
+            f"{units.plural(unit)} differ",
         )
         return f"only {count}, so p cannot be below {row.floor:g}"
     if (row.samples or 0) >= ENOUGH and _below(p_seeds):
-        return f"the {row.over} agree, but other test patients might reverse it"
+        others = f"other test {units.plural(noun(row))}"
+        return f"the {row.over} agree, but {others} might reverse it"
     return ""
 
 
@@ -229,7 +235,7 @@ def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
         overlap = largest.overlap or 0.0
         parts.append(OVER_SPLITS.format(over=largest.over, count=samples, overlap=overlap))
     parts += [HOLM, WORDS.format(over=sampled(rows))]
-    return f"{'. '.join(parts)}."
+    return units.worded(f"{'. '.join(parts)}.", noun(largest))
 
 
 def p_text(p: float | None) -> str:

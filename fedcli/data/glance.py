@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import console, labels
 from ..console import counted
-from . import image_contents, manifest, sources
+from . import image_contents, manifest, sources, units
 from .image_counts import CLASS, Counts, of_manifest
 from .manifest import Body
 from .pool import ALL, pool_of
@@ -45,7 +45,7 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
         lines.append(fitted("also known: ", names[ATTRIBUTES:]))
     lines += _of_patients(path, body)
     if body.get("skipped"):
-        lines.append(_left_out(body["skipped"]))
+        lines += _left_out(body["skipped"])
     return lines + of_contents(image_contents.of_manifest(path))
 
 
@@ -59,18 +59,22 @@ def _images(body: Body) -> str:
     return f"images: {count:,} ({parts}), {size} pixels"
 
 
-def _left_out(skipped: Sequence[Mapping[str, str]]) -> str:
-    """A line on the files that were left out, by reason, the most frequent first."""
-    counts = Counter(file["why"] for file in skipped)
-    texts = []
-    rest = len(skipped)
-    for reason, count in counts.most_common(REASONS):
-        texts.append(f"{_short(reason, 2 * NAMES)} ({count:,})")
-        rest -= count
-    if rest:
-        texts.append(f"other reasons ({rest:,})")
-    files = counted(len(skipped), "file", "files")
-    return fitted(f"left out: {files}: ", texts, 3 * NAMES)
+def _left_out(skipped: Sequence[Mapping[str, str]]) -> list[str]:
+    """Lines on the files that were left out: by reason, the most frequent first, with an
+    example."""
+    files_by_reason: dict[str, list[str]] = {}
+    for file in skipped:
+        files_by_reason.setdefault(file["why"], []).append(file["file"])
+    reasons = sorted(files_by_reason, key=lambda reason: -len(files_by_reason[reason]))
+    lines = [f"left out: {counted(len(skipped), 'file', 'files')}, listed in dataset.json"]
+    for reason in reasons[:REASONS]:
+        files = files_by_reason[reason]
+        example = f"such as {_short(files[0])}" if len(files) > 1 else _short(files[0])
+        lines.append(f"  {len(files):,}: {_short(reason, 2 * NAMES)}, {example}")
+    others = [len(files_by_reason[reason]) for reason in reasons[REASONS:]]
+    if others:
+        lines.append(f"  {sum(others):,}: {counted(len(others), 'other reason', 'other reasons')}")
+    return lines
 
 
 def of_contents(contents: Mapping[str, Any]) -> list[str]:
@@ -93,7 +97,7 @@ def how_split(body: Body) -> str:
     if how in SPLITS:
         return SPLITS[how]
     if body["unit"]:
-        return "patients kept together"
+        return units.worded("patients kept together", units.noun(body["unit"]))
     return "image by image" if how == "unit" else how
 
 
@@ -104,14 +108,15 @@ def _of_patients(path: Path, body: Body) -> list[str]:
         return ["patients: not known"] if shows_people else []
     ids = pool.patient.tolist()
     patients = set(ids) - {""}
-    line = f"patients or lesions: {len(patients):,} ({body['unit']})"
+    plural = units.plural(units.noun(body["unit"]))
+    line = f"{plural}: {len(patients):,} ({body['unit']})"
     without = ids.count("")
     if without:
         line += f", {without:,} images of unknown ones"
     return [line]
 
 
-def of_partition(body: Body) -> list[str]:
+def of_partition(body: Body, noun: str) -> list[str]:
     """Lines about how a partition's clients differ, and which images are in none of them."""
     lines = []
     if body.get("skew"):
@@ -130,11 +135,7 @@ def of_partition(body: Body) -> list[str]:
         images = counted(body["dropped"], "training image", "training images")
         lines.append(f"in no client: {images}")
     if body.get("unit_overlap"):
-        patients = counted(
-            body["unit_overlap"],
-            "patient or lesion",
-            "patients or lesions",
-        )
+        patients = counted(body["unit_overlap"], noun, units.plural(noun))
         lines.append(f"in several clients: {patients}")
     return lines
 

@@ -150,7 +150,10 @@ def _find_in(folder: Path, kinds: tuple[str, ...]) -> Path:
     if (folder / "settings.json").is_file() and not manifests:
         hint = f"go on with: fedcli train --resume --out {folder}"
         raise FedcliError(f"{folder} holds an unfinished run", hint)
-    names = ", ".join(path.name for path in manifests) or "none"
+    if not manifests:
+        hint = "give the folder of another result; `fedcli ls` lists what there is"
+        raise FedcliError(f"{folder} holds no {' or '.join(path.name for path in paths)}", hint)
+    names = ", ".join(path.name for path in manifests)
     sentence = f"{folder} is a folder with no single manifest in it (found: {names})"
     raise FedcliError(sentence, "give the path of the .json itself")
 

@@ -201,6 +201,7 @@ BODIES = {
         "roster_size?": int,
         "train_images?": int,
         "sample?": bool,
+        "unit?": str,
         "single_site?": bool,
         "personal_models?": bool,
     },

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..console import counted
-from . import image_contents, manifest, shared_patients, sources
+from . import image_contents, manifest, shared_patients, sources, units
 from .pool import Pool, holdings
 
 EXAMPLES = 3
@@ -91,11 +91,21 @@ def sentence(overlap: Overlap) -> str:
         parts.append(alike_sentence(overlap["alike"]["examples"], overlap["alike"]["count"]))
     if not parts and overlap["patients"] is None and not overlap.get("nobody"):
         parts.append(UNKNOWN)
-    return ", and ".join(parts)
+    return units.worded(", and ".join(parts), noun(overlap))
+
+
+def noun(overlap: Overlap) -> str:
+    """The noun of what the ids stand for."""
+    patients = overlap.get("patients")
+    return units.noun(patients["name"] if patients else None)
 
 
 def remedy(overlap: Overlap) -> str:
     """A hint on how an overlap is mended; of identical images it names a pair."""
+    return units.worded(_remedy(overlap), noun(overlap))
+
+
+def _remedy(overlap: Overlap) -> str:
     patients = overlap["patients"]
     if patients and patients["count"]:
         return "prepare again with a split that keeps them together, or correct the files"

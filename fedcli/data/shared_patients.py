@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from . import manifest
+from . import manifest, units
 from .pool import Holdings, Pool, Row, holdings
 
 KEY = "shared_patients"  # of a manifest's body
-LESIONS = "lesions"
-PATIENTS = "patients"
 SITES = "sites"  # of the entry of a federation: site -> part -> its count
 NAMED = 4  # sites that a sentence names
 AT_SITES = " at the same site"
@@ -43,7 +41,7 @@ def counted(unit: str | None, train: Ids, val: Ids, test: Ids) -> Entry:
             parts[part] = count
     if not parts:
         return {}
-    return {KEY: {"unit": noun(unit), **parts}}
+    return {KEY: {"unit": units.plural(units.noun(unit)), **parts}}
 
 
 def _by_part(train: Ids, val: Ids, test: Ids) -> dict[str, dict[str, int]]:
@@ -112,7 +110,7 @@ def of_site(unit: str | None, train: Ids, val: Ids, test: Ids) -> Entry:
     for part, count in _by_part(train, val, test).items():
         if count["of"]:
             parts[part] = count
-    return {KEY: {"unit": noun(unit), **parts}} if parts else {}
+    return {KEY: {"unit": units.plural(units.noun(unit)), **parts}} if parts else {}
 
 
 def of_sites(entries: Mapping[str, Shared | None]) -> Entry:
@@ -144,13 +142,6 @@ def _sum(counts: Sequence[int | None]) -> int | None:
     """The sum of counts; None where one of them is hidden."""
     shown = [count for count in counts if count is not None]
     return sum(shown) if len(shown) == len(counts) else None
-
-
-def noun(unit: str | None) -> str:
-    """A word for several of those whom the ids name."""
-    if unit and "lesion" in unit.lower():
-        return LESIONS
-    return PATIENTS
 
 
 def sentence(shared: Shared | None) -> str:

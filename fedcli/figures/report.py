@@ -64,6 +64,13 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
     return pictures
 
 
+def check(systems: Sequence[System], draw: Sequence[str]) -> None:
+    """Refuse texts that are in no figure's name, before anything is drawn. Raises UsageError."""
+    if draw:
+        with console.muted():  # what is left out is said where it is drawn
+            _selected(list(_planned(systems, draw)), draw)
+
+
 def _selected(planned: list[PlannedFigure], draw: Sequence[str]) -> list[PlannedFigure]:
     """The figures with one of these texts in their names. Raises UsageError where there is none."""
     if EVERY in draw:

@@ -17,11 +17,11 @@ from ..comparison.verdict import (
     INCONCLUSIVE,
     LOWER,
     MODELS_ONLY,
-    UNITS,
     Against,
     ComparedScore,
     Difference,
 )
+from ..data import units
 from ..metrics import METRICS, title
 from ..printed import percents
 from ..scores.groups import SMALL, unknown_note
@@ -131,7 +131,7 @@ def table(comparison: Comparison) -> ReportTable:
 
 
 def _units(comparison: Comparison) -> str:
-    return "images" if comparison.sample.unit == "image" else "patients"
+    return units.plural(comparison.sample.unit)
 
 
 def _remark(row: Difference) -> Remark:
@@ -274,7 +274,7 @@ def notes(comparison: Comparison) -> list[str]:
             f"{name}{separator}{system[key]}" for name, system in systems.items() if system[key]
         ]
     if sample.units < SMALL:
-        few = console.counted(sample.units, sample.unit, UNITS[sample.unit])
+        few = console.counted(sample.units, sample.unit, units.plural(sample.unit))
         notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
     for attribute, part in comparison.groups.items():
         unknown = unknown_note(attribute, part.unknown, sample.test_images)
@@ -303,7 +303,9 @@ def table_against(
             tests = [*[NONE] * 4, reason]
         lines.append([row.name, row.mean, *tests])
     columns = heads("method") + heads(score, unit="%") + heads("difference", "95 % interval")
-    columns += heads("p over patients", f"p over {over}", "verdict")
+    tested = next((row for row in rows if row.unit), rows[0])
+    patients = units.plural(verdict.noun(tested))
+    columns += heads(f"p over {patients}", f"p over {over}", "verdict")
     tests_in_words = verdict.legend(rows, verdict.enough(len(rows) - 1))
     legend = SCORE.format(over=over, reference=reference) + tests_in_words
     return ReportTable.of(
@@ -387,7 +389,7 @@ def _certainty(row: Difference) -> str:
     that is of.
     """
     over = row.over or "seeds"
-    unit = UNITS.get(row.unit or "", "patients").split()[0]
+    unit = units.plural(row.unit or units.PATIENT)
     significant = f", significant over test {unit}"
     if row.verdict != MODELS_ONLY:
         return f"{significant} and {over}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..comparison.systems import LAST, LAST5
 from ..console import capital, counted, listed
+from ..data import units
 from ..data.corruption.mixture import spoken as corruption_in_words
 from ..data.sources import cards
 from ..scores import numbers
@@ -206,7 +207,7 @@ def _test_images(systems: Rows) -> str:
         if score.count:
             text = f"{score.count:,} test images"
             if score.unit.startswith("patient"):
-                text += f" of {score.units:,} patients"
+                text += f" of {score.units:,} {units.plural(row.scores.noun)}"
             text += "."
             if row.scores.unscored:
                 text = f"{capital(row.scores.unscored.sentence)}."

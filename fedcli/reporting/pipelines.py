@@ -45,6 +45,7 @@ SIGNS = {
     ">": operator.gt,
 }
 LIMIT = re.compile(r"(.+?)\s*(<=|>=|<|>)\s*([-+]?\d+(?:\.\d+)?)\s*%?")
+MOST_DIGITS = 15
 IN_POINTS = views.GAP, views.GAP_IN_EACH, views.AMONG[1]
 COMPARED = re.compile(r"(change|p)\s*\((.*)\)(.*)")
 VERSION_WORDS = {version: word for word, version in VERSION_NAMES.items()} | {MODELS[1]: "noisy"}
@@ -169,9 +170,12 @@ class Limit:
         if not SIGNS[self.sign](value, self.bound):
             return ""
         in_points = self.compares == "change" or self.quantity.measure in IN_POINTS
-        number = f"{fixed(value, 2)} {'points' if in_points else '%'}"
-        if self.compares == "p":
-            number = f"{value:.4f}"
+        digits = 4 if self.compares == "p" else 2
+        while digits < MOST_DIGITS and not SIGNS[self.sign](round(value, digits), self.bound):
+            digits += 1  # until it is seen to be beyond
+        number = fixed(value, digits)
+        if self.compares != "p":
+            number += " points" if in_points else " %"
         name = self.text[: self.text.rindex(self.sign)].strip()
         return f"{system}: {name} is {number}, beyond {limit}"
 

@@ -5,14 +5,16 @@ model at the other clients, and of the last round's model adapted to the test im
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from .. import printed
 from ..comparison.cautions import hidden_note, small_clients, small_decides, small_groups
 from ..comparison.predicted import can_resample, predicted
 from ..comparison.resampling import Resamples
 from ..comparison.systems import LAST, LAST5, Scored, grouped
 from ..console import capital
+from ..data import units
 from ..data.glance import fitted
 from ..metrics import RESAMPLED, apart, better_low, title
-from ..printed import percents
+from ..printed import fixed, percents
 from ..scores import numbers, views
 from ..scores.parts import AS_TRAINED, MODELS, PATCHED, SUCCESS, AdaptedScore, Number
 from ..scores.predictions import REBUILT
@@ -91,12 +93,12 @@ def worst_groups(run: Scored) -> Iterator[str]:
     mean = _is_mean(run, metric)
     for attribute, versions in run.scores.groups.items():
         for version, columns in versions.items():
-            gap = _gap(
+            gap = _printed_gap(
                 run,
                 Where(version, attribute=attribute, metric=metric),
                 mean=mean,
             )
-            if gap is None:
+            if not gap:
                 continue
             column = columns.get(metric, {})
             values = {group: _value(score, mean=mean) for group, score in column.items()}
@@ -109,7 +111,7 @@ def worst_groups(run: Scored) -> Iterator[str]:
             if views.is_tied(values):
                 yield f"no group by {images}, scores lower than another: {score}{doubt}"
             else:
-                gap_in_words = f"gap {percents(gap)} points{doubt}"
+                gap_in_words = f"gap {gap} points{doubt}"
                 yield f"worst group by {images}: {worst}, {score}; {gap_in_words}"
 
 
@@ -162,7 +164,9 @@ def _loss(clean: Number, corrupted: Number, *, low: bool) -> str:
     """Points by which the score on corrupted images is worse; a dash if one is missing."""
     if clean is None or corrupted is None:
         return NONE
-    return percents(corrupted - clean if low else clean - corrupted)
+    better, worse = (corrupted, clean) if low else (clean, corrupted)
+    loss = printed.difference(100 * (better - worse), 100 * better, 100 * worse, 1)
+    return fixed(loss, 1)
 
 
 def _interval(run: Scored, where: Where) -> tuple[Number, Number]:
@@ -206,10 +210,24 @@ def _gap(run: Scored, where: Where, *, mean: bool) -> Number:
     return _value(run.score(where._replace(measure=views.GAP)), mean=mean)
 
 
-def _marked_gap(run: Scored, where: Where, mean: bool) -> str:
-    """The gap in points, with a dagger if a small group decides it; "" of fewer than two groups."""
+def _printed_gap(run: Scored, where: Where, *, mean: bool) -> str:
+    """The gap in points, of the groups' scores as they are printed; "" of fewer than two."""
     gap = _gap(run, where, mean=mean)
     if gap is None:
+        return ""
+    column = run.scores.groups[where.attribute][where.version].get(where.metric, {})
+    values = []
+    for score in column.values():
+        value = _value(score, mean=mean)
+        if value is not None:
+            values.append(100 * value)
+    return fixed(printed.gap(100 * gap, values, 1), 1)
+
+
+def _marked_gap(run: Scored, where: Where, mean: bool) -> str:
+    """The gap in points, with a dagger if a small group decides it; "" of fewer than two groups."""
+    gap = _printed_gap(run, where, mean=mean)
+    if not gap:
         return ""
     rounds = LAST5 if mean else LAST
     decided = small_decides(
@@ -219,7 +237,7 @@ def _marked_gap(run: Scored, where: Where, mean: bool) -> str:
         where.metric,
         rounds,
     )
-    return f"{percents(gap)}{DAGGER}" if views.GAP in decided else percents(gap)
+    return f"{gap}{DAGGER}" if views.GAP in decided else gap
 
 
 def legend(scores: RunScores, metrics: Sequence[str] = ()) -> list[str]:
@@ -231,14 +249,14 @@ def legend(scores: RunScores, metrics: Sequence[str] = ()) -> list[str]:
     intervals = list(_intervals(scores, metrics))
     if intervals:
         kind = "Intervals"
-        units = "images"
+        drawn = units.plural(units.IMAGE)
         if any(score.is_bca for score in intervals):
             kind = "BCa intervals"
         if any(score.unit.startswith("patient") for score in intervals):
-            units = "patients"
+            drawn = units.plural(scores.noun)
         if scores.curves:  # sites counted, which do not say whose image is which
-            units = AT_SITES
-        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {units} of a group.")
+            drawn = AT_SITES
+        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {drawn} of a group.")
     notes = [unreliable([scores], metrics=metrics), hidden_note([scores])]
     return [*lines, *filter(None, notes)]
 
@@ -315,7 +333,13 @@ def by_severity_and_group(runs: Runs) -> Iterator[ReportTable]:
             for version, kind, severity, _ in _levels(scores):
                 gap = part.lies(attribute, version, metric, views.GAP)
                 groups = part.groups[attribute][version][metric].values()
-                lines.append([kind, severity, *[score.last for score in groups], gap and gap.last])
+                scores_of_groups = [score.last for score in groups]
+                if gap is None or gap.last is None:
+                    distance = None
+                else:
+                    in_percent = [100 * score for score in scores_of_groups if score is not None]
+                    distance = printed.gap(100 * gap.last, in_percent, 1) / 100
+                lines.append([kind, severity, *scores_of_groups, distance])
             columns = heads("test images", "severity")
             columns += heads(*scores.members(attribute), unit="%")
             columns += heads("gap", unit="points", lower=True)

@@ -17,6 +17,7 @@ from ..comparison.cautions import levelling_down
 from ..comparison.systems import BEST, LAST5, grouped
 from ..comparison.tested import Leads, order
 from ..comparison.verdict import ENOUGH, SIGNIFICANT
+from ..data import units
 from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
 from ..scores import numbers, views
@@ -443,7 +444,8 @@ def _legend(
         SIGNIFICANTLY: tested,
         head.rules(rows): True,
     }
-    return [line for line, needed in is_needed.items() if needed and line]
+    noun = rows[0].scores.noun
+    return [units.worded(line, noun) for line, needed in is_needed.items() if needed and line]
 
 
 def _marks(rows: Rows, leads: Leads, best: str) -> str:

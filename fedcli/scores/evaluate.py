@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from ..data import manifest, shared_patients
+from ..data import manifest, shared_patients, units
 from ..data.pool import holdings
 from ..errors import FedcliError
 from ..methods.contract import Local
@@ -109,7 +109,7 @@ def _build(
     for view in views_of(run.method.local)[1:]:
         views[view] = predictions(run, view)
     write(folder / "predictions.h5", run, views)
-    images = _images(run, attributes)
+    images = replace(_images(run, attributes), unit=external.noun(run, tests.path))
     ids = run.data.test["clean"].ids
     resampled.write(
         folder,
@@ -158,6 +158,7 @@ def _build(
         adapted=adapted,
         shots=counted_shots,
         shared_patients=_shared_patients(run, tests),
+        unit="" if images.unit == units.PATIENT else images.unit,
         train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,
         table=table | lines,

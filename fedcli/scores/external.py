@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, units
 from ..data.prepare_options import PrepareOptions
 from ..data.shard import Shard, Shards, load_tests
 from ..data.sources.tables import lacking, read_cells
@@ -216,6 +216,12 @@ def _in_words(option: Any) -> str:
 def data_of(run: FinishedRun) -> Path:
     """The manifest of the images that a run was trained on, or of its sites."""
     return run.images or trained_on(run.path)
+
+
+def noun(run: FinishedRun, tests: Path | None) -> str:
+    """The noun of what the ids of the test images stand for. tests: the manifest of other ones."""
+    dataset = manifest.read(_dataset(tests or data_of(run)))
+    return units.noun(dataset.body["unit"])
 
 
 def is_of_same_dataset(run: FinishedRun, path: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import metrics
+from ..data.units import PATIENT
 from ..labels import YES
 from ..metrics import Groupings, Task, groupings_at, needs_every_class
 from ..metrics.parity import decided_labels, parity, parity_of_labels, undefined_rates
@@ -39,12 +40,14 @@ class ScoredImages:
         groupings: attribute -> the index of each image's group [N], -1 unknown, and the groups'
             names.
         units: [N], the patient or lesion of each image; None where the dataset names none.
+        unit: the noun of what they stand for.
     """
 
     y: Array
     classes: list[str]
     groupings: Groupings = field(default_factory=dict)
     units: Array | None = None
+    unit: str = PATIENT
 
     def at(self, places: Array | slice) -> "ScoredImages":
         """Some of the images."""
@@ -55,7 +58,7 @@ class ScoredImages:
     @cached_property
     def patients(self) -> Patients:
         """The patients of all the images."""
-        return Patients.of(self.y, self.units)
+        return Patients.of(self.y, self.units, self.unit)
 
     @cached_property
     def patients_by_group(self) -> dict[str, list[Patients]]:

@@ -13,6 +13,8 @@ from itertools import product
 
 import numpy as np
 
+from ..console import counted
+from ..data.units import IMAGE, PATIENT, plural
 from ..labels import NO, YES
 from ..metrics import Grouping
 
@@ -34,23 +36,28 @@ class Patients:
         count: all of them.
         by_class: those with an image of each class [C]; of several labels, with each label and
             without it [L, 2].
-        unit: "patient", or "image" where no patient has several; "scored image" where sites hide
-            classes.
+        unit: the noun of what they are, such as "patient", or "image" where none has several;
+            "scored image" where sites hide classes.
     """
 
     count: int
     by_class: Array
-    unit: str = "image"
+    unit: str = IMAGE
 
     @classmethod
-    def of(cls, y: Array, units: Array | None = None) -> "Patients":
+    def of(
+        cls,
+        y: Array,
+        units: Array | None = None,
+        noun: str = PATIENT,
+    ) -> "Patients":
         """The patients by labels, [N] or [N, L], and the patient of each image [N].
 
-        units: None counts images.
+        units: None counts images. noun: of what they are.
         """
         codes = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]
         count = int(codes.max(initial=-1)) + 1
-        unit = "image" if count == len(y) else "patient"
+        unit = IMAGE if count == len(y) else noun
         if y.ndim == 1:
             classes = int(y.max(initial=0)) + 1
             pairs = np.unique(codes * classes + y)
@@ -81,7 +88,7 @@ class Patients:
         by_class = np.zeros((classes, *rest), int)
         for patients in (self, other):
             by_class[: len(patients.by_class)] += patients.by_class
-        unit = "image" if self.unit == other.unit == "image" else "patient"
+        unit = other.unit if self.unit == IMAGE else self.unit
         return Patients(self.count + other.count, by_class, unit)
 
     @property
@@ -97,7 +104,7 @@ class Patients:
         return f"{self._counted(self.count)}, fewer than {SMALL}"
 
     def _counted(self, count: int) -> str:
-        return f"{count} {self.unit}" if count == 1 else f"{count} {self.unit}s"
+        return counted(count, self.unit, plural(self.unit))
 
     @property
     def has_interval(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import shapes
-from ..data import manifest, manifest_bodies
+from ..data import manifest, manifest_bodies, units
 from ..errors import FedcliError
 from ..metrics import PARITY, better_low
 from ..metrics.task import ONE, SEVERAL
@@ -154,6 +154,7 @@ class Part:
 OPTIONAL = (
     "adapted",
     "shared_patients",
+    "unit",
     "unscored",
 )  # left out of scores.json where there are none
 MADE_UP = "SYNTHETIC data"  # in the label of a run
@@ -170,6 +171,7 @@ class RunScores:
         grouped: attribute -> test images in no group. severities: kind -> severity.
         shared_patients: those of test images who have training images, of the shape in
             data/shared_patients.py.
+        unit: what the ids of the test images stand for, such as "lesion"; "" for patients.
         unscored: the test images of classes that sites hide; None where every class is scored.
         table: the lines of scores.csv.
     """
@@ -205,9 +207,15 @@ class RunScores:
     shots: Shots | None = None
     train_images: int = 0
     shared_patients: Facts | None = None
+    unit: str = ""
     unscored: Unscored | None = None
     clients: dict[str, Client] = field(default_factory=dict)
     table: Table = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def noun(self) -> str:
+        """The noun of what the ids of the test images stand for."""
+        return self.unit or units.PATIENT
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import __version__
-from ..data import image_counts, manifest, manifest_bodies, shared_patients
+from ..data import image_counts, manifest, manifest_bodies, shared_patients, units
 from ..data.image_counts import MOST_IMAGES
 from ..data.quality import NAMES
 from ..data.quality import cells as in_cells
@@ -251,8 +251,9 @@ def _check_patients(description: Described) -> None:
             raise SiteError(
                 f"its numbers of patients of {part!r} do not fit its {images} images of that part"
             )
-    if entry and entry["unit"] not in (shared_patients.PATIENTS, shared_patients.LESIONS):
-        raise SiteError(f"it counts {entry['unit'][:40]!r}, which are neither patients nor lesions")
+    if entry and entry["unit"] not in units.SEVERAL:
+        words = ", ".join(units.SEVERAL)
+        raise SiteError(f"it counts {entry['unit'][:40]!r}, which are none of {words}")
 
 
 def check_name(client: str) -> None:

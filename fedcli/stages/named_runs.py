@@ -63,10 +63,12 @@ def is_name(source: Source) -> bool:
 
 
 def is_known(word: str, work: Path) -> bool:
-    """Tell whether a word is the name of a run."""
+    """Tell whether a word is the name of a run, or of the folder of one that has not finished."""
+    if not is_name(word):
+        return False
     with suppress(FedcliError):
-        return is_name(word) and bool(_named(word, work))
-    return False
+        return bool(_named(word, work))
+    return (work / "runs" / word / "settings.json").is_file()
 
 
 def newest(source: Source, work: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import console, leaves
-from ..comparison.systems import BEST, LAST
+from ..comparison.systems import BEST, LAST, grouped, read
 from ..data.quality import NAMES
 from ..errors import UsageError, nearest
 from ..io.files import write_text
@@ -203,12 +203,19 @@ class Report(Shown):
 
     def one_system(self, noun: str) -> SystemRow:
         """The only row. Raises UsageError where the runs are several systems."""
-        systems = self._systems
+        systems = grouped(read(self.scores), lambda run: run.identity)
         if len(systems) > 1:
-            names = ", ".join(row.name for row in systems)
+            names = ", ".join(runs[0].scores.name for runs in systems)
             sentence = f"{noun} is of one system, and these runs are {len(systems)}: {names}"
             raise UsageError(sentence[:300], "name one run")
-        return systems[0]
+        return self._systems[0]
+
+    def check_figures(self, draw: Sequence[str]) -> None:
+        """Refuse texts that are in the name of no figure. Raises UsageError."""
+        if draw:
+            from ..figures.report import check
+
+            check(compared(self.rows), draw)
 
     def to(
         self,

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import platform
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import forked
 import numpy
 import pytest
 from typed_lines import fedcli, path_of
@@ -34,6 +36,26 @@ def test_a_file_in_place_of_a_folder_is_said_in_words(tmp_path):
     code, _, err = fedcli("prepare", "toy", "--out", tmp_path / "labels.csv" / "x")
     assert code == 1
     assert f"error: {tmp_path}/labels.csv is no folder, and a folder is needed there" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["frobnicate"], 2),
+        (["ls", "--work", "absent"], 1),
+        (["methods"], 0),
+        (["prepare", "toy"], 0),
+    ],
+)
+def test_messages_that_a_full_disk_does_not_take_change_no_exit_code(words, code, tmp_path):
+    def on_a_full_disk():
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+        sys.argv = ["fedcli", *words]
+        main()
+
+    ended = forked.run(on_a_full_disk, tmp_path)
+    assert ended.returncode == code
+    assert bool(ended.stdout) == (code == 0)
 
 
 def test_a_folder_of_other_files_is_not_offered_for_removal(tmp_path):

@@ -90,7 +90,7 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
     assert (difference.low, difference.high) == expected
     result = (comparison.sample.unit, comparison.sample.units, comparison.sample.test_images)
     expected = (
-        "patient or lesion",
+        "patient",
         N // 2,
         N,
     )

@@ -126,7 +126,7 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
         )
         assert (comparison.low is None) == (count == 1)
     ranked = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
-    assert ranked.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
+    assert ranked.note == "only 5 patients differ, so p cannot be below 0.0625"
     few = compare([a], [b], metrics=["accuracy"], resamples=200)
     assert remarks(few) == [f"(a) no significant difference: {ranked.note}."]
 

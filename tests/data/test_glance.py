@@ -54,8 +54,10 @@ def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):
     assert text[1].startswith("classes: 20, from 2 (a)")
     assert text[2:] == [
         "sex: female 13, male 13, unknown 14",
-        "patients or lesions: 19 (id), 2 images of unknown ones",
-        "left out: 3 files: holds no image (2), has no label (1)",
+        "patients: 19 (id), 2 images of unknown ones",
+        "left out: 3 files, listed in dataset.json",
+        "  2: holds no image, such as 1.png",
+        "  1: has no label, 0.png",
     ]
 
 

@@ -97,3 +97,26 @@ def test_a_doubtful_list_is_warned_of(tmp_path, capsys):
     assert own_images_folder.listed(raw, multi_label="yes").classes == ["D", "D, X", "G"]
     err = " ".join(capsys.readouterr().err.split())
     assert "'D, X' counts as one label, since no other cell names 'X'" in err
+
+
+@pytest.mark.parametrize(
+    ("column", "label"),
+    [
+        (["N", "D, G", "D", "N"], "D, G"),
+        (["N", "D/G", "D", "N"], "D/G"),
+        (["N", "D, G", "D, H", "N"], "D, G"),
+        (["N", "Mole, other", "Mole", "N"], "Mole, other"),
+    ],
+)
+def test_a_class_that_may_be_a_list_is_warned_of(tmp_path, capsys, column, label):
+    raw = of_columns(tmp_path, label=column)
+    assert label in own_images_folder.listed(raw).classes
+    err = " ".join(capsys.readouterr().err.split())
+    assert f"the label {label!r} counts as one class" in err
+    assert "add --multi-label" in err
+
+
+@pytest.mark.parametrize("column", [["N", "D"], ["Lung, left", "Heart"], ["A/B", "C+D"]])
+def test_a_name_with_a_comma_of_its_own_is_no_list(tmp_path, capsys, column):
+    own_images_folder.listed(of_columns(tmp_path, label=column))
+    assert "counts as one class" not in capsys.readouterr().err

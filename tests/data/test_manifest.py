@@ -339,3 +339,10 @@ def test_what_a_program_writes_into_its_copy_is_seen_by_nobody_else(tmp_path, mo
     path = made(tmp_path)
     Dataset(path).body["name"] = "mine"
     assert Dataset(path).body["name"] == manifest.read(path).body["name"] == "toy"
+
+
+def test_a_folder_without_a_result_is_no_folder_of_several(tmp_path):
+    with pytest.raises(FedcliError, match=r"holds no run\.json or scores\.json") as error:
+        manifest.find(tmp_path, "run", "scores")
+    assert "fedcli ls" in error.value.hint
+    assert "found: none" not in str(error.value)

@@ -127,7 +127,7 @@ def test_identical_images_are_named_with_what_mends_them(tmp_path):
     assert code == 1
     assert "1 test image is identical to a training image" in err
     assert (
-        "hint: i1 (train) and i5 (test) are one picture: remove one of the two, or give both one patient"
+        "hint: i1 (train) and i5 (test) are one picture: remove one of the two, or give both one lesion"
         in err
     )
 
@@ -151,8 +151,8 @@ def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
     path = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
     code, _, err = run("inspect", path, "--strict")
     assert code == 1
-    assert "count as different patients: '05' and '5'" in err
-    assert "write each patient's id in one way" in err
+    assert "count as different lesions: '05' and '5'" in err
+    assert "write each lesion's id in one way" in err
 
 
 def test_strict_is_for_datasets_and_partitions(tmp_path):

@@ -188,6 +188,20 @@ def test_classes_of_which_one_alone_can_be_read_are_refused(tmp_path):
     assert "the last one that cannot, 7.png" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ("sep=,", "remove that line: the separator is found without it"),
+        ('"sep=;"', "remove that line: the separator is found without it"),
+        ("# exported, on Monday, by us", "remove the lines at its start that begin with #"),
+        ("# by us", "remove the lines at its start that begin with #"),
+    ],
+)
+def test_a_note_above_the_names_of_columns_is_explained(tmp_path, first, words):
+    message = refused(tmp_path, ["image,label", "1.png,a", "2.png,b"], head=first)
+    assert words in message
+
+
 SECRET = "root:x:0:0:hunter2:/root:/bin/sh"
 OTHER = {  # no tables: lines of one cell, and of different numbers of cells
     "one cell": f"{SECRET}\n{SECRET}\n",

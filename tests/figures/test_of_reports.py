@@ -136,7 +136,7 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
     expected = {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
     assert {path.name for path in paths} == expected
     captions = (tmp_path / "figures" / "captions.md").read_text()
-    assert "500 bootstrap resamples of the patients or lesions" in captions
+    assert "500 bootstrap resamples of the patients" in captions
     assert "n = 40 images." in captions
 
 

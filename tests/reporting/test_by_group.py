@@ -7,9 +7,10 @@ import pytest
 from report_tables import texts
 from scored_runs import model, scored
 
+from fedcli import printed
 from fedcli.comparison.resampling import Resamples
 from fedcli.comparison.systems import read
-from fedcli.reporting.single_runs import by_group, legend
+from fedcli.reporting.single_runs import by_group, legend, worst_groups
 from fedcli.scores.table import Where
 
 AUC = "auc_ovo_macro"
@@ -49,8 +50,39 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
             expected = f"{100 * score.mean:.1f} ({100 * low:.1f} to {100 * high:.1f})"
             assert cell == expected
         assert line[:2] == [group, "30"]
-        expected = f"{100 * (both[0].mean - both[1].mean):.1f}"
-        assert line[4] == expected
+        assert line[4] == apart(line[2], line[3])
+
+
+def apart(*cells):
+    """The difference of the first two numbers of cells, as a reader finds it."""
+    first, second = (float(cell.split()[0]) for cell in cells)
+    return f"{round(first - second, 1) + 0.0:.1f}"
+
+
+def with_means(run, *means):
+    """The run whose groups have these AUC on clean images."""
+    table = dict(run.scores.table)
+    for group, mean in zip("fm", means, strict=True):
+        where = Where("clean", attribute="sex", group=group, metric=AUC)
+        table[where] = replace(table[where], values=[mean, mean])
+    return replace(run, scores=replace(run.scores, table=table))
+
+
+@pytest.mark.parametrize(
+    ("means", "gap"),
+    [((0.58149, 0.59751), "1.7"), ((0.58051, 0.59849), "1.7"), ((0.5004, 0.5006), "0.1")],
+)
+def test_a_gap_is_the_difference_of_the_scores_as_they_are_printed(run, means, gap, tmp_path):
+    changed = replace(with_means(run, *means), path=tmp_path / "scores.json")
+    _, _, lines = cells(changed)
+    assert lines[-1][2] == gap == apart(lines[1][2], lines[0][2])
+    assert f"gap {gap} points" in " ".join(worst_groups(changed))
+
+
+def test_a_gap_that_is_no_difference_of_these_scores_stays():
+    assert printed.gap(3.2, [50.0, 51.0], 1) == 3.2
+    assert printed.gap(3.2, [], 1) == 3.2
+    assert printed.gap(1.0, [50.0, None, 51.0], 1) == 1.0
 
 
 def test_the_last_line_is_the_gap_as_a_report_has_it(run):
@@ -58,6 +90,8 @@ def test_the_last_line_is_the_gap_as_a_report_has_it(run):
     gaps = []
     for version in ("clean", "corrupted"):
         gaps.append(100 * run.scores.part().lies("sex", version, AUC, "gap").mean)
+        assert abs(gaps[-1] - float(lines[-1][1 + len(gaps)])) < 0.1  # of printed scores
+    gaps = [float(cell) for cell in lines[-1][2:4]]
     expected = ["gap", "", *(f"{gap:.1f}" for gap in gaps), ""]
     assert lines[-1] == expected
 
@@ -82,8 +116,8 @@ def test_legends_are_a_line_each(run):
 
 def test_the_gap_is_that_of_the_means_in_its_column(run):
     means = [score.mean for score in run.scores.groups["sex"]["clean"][AUC].values()]
-    expected = f"{100 * (max(means) - min(means)):.1f}"
-    assert cells(run)[2][-1][2] == expected
+    expected = round(100 * max(means), 1) - round(100 * min(means), 1)
+    assert cells(run)[2][-1][2] == f"{expected:.1f}"
 
 
 def test_beside_the_last_rounds_gap_is_that_of_the_means_which_a_limit_is_about(run, tmp_path):
@@ -96,7 +130,7 @@ def test_beside_the_last_rounds_gap_is_that_of_the_means_which_a_limit_is_about(
 
 
 def test_what_noise_costs_has_no_sign_where_it_rounds_to_nothing(run):
-    table = dict(run.scores.table)
+    table = dict(with_means(run, 0.5201, 0.6101).scores.table)
     for group in "fm":
         clean = Where("clean", attribute="sex", group=group, metric=AUC)
         values = [value + 1e-4 for value in table[clean].values]

@@ -23,11 +23,11 @@ from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 
 COUNTS = {  # items with material, and half
-    "CLAIM 2024": (17, 6),
-    "EU AI Act": (6, 5),
-    "FUTURE-AI": (8, 2),
-    "STARD-AI": (13, 2),
-    "TRIPOD+AI": (17, 4),
+    "CLAIM 2024": (13, 10),
+    "EU AI Act": (4, 7),
+    "FUTURE-AI": (6, 4),
+    "STARD-AI": (8, 7),
+    "TRIPOD+AI": (15, 6),
 }
 
 
@@ -125,6 +125,21 @@ def test_parts_that_share_patients_are_counted_and_no_material(run, row):
     assert json.loads(values["body.shared_patients"]) == shared
 
 
+@pytest.mark.parametrize("number", ["10", "23", "27", "36", "39"])
+def test_an_item_whose_facts_no_manifest_has_is_not_filled(run, row, number):
+    assert claim(run, row.scores, number)["state"] in (evidence.HALF, evidence.PERSON)
+
+
+def test_scores_of_other_images_are_no_evaluation_on_internal_data(run, row):
+    assert claim(run, row.scores, "32")["state"] == "there is material"
+    external = SimpleNamespace(dataset="other", sha256="0" * 64)
+    sources = evidence._sources(run, row.scores)
+    content = sources["scores"][2]
+    content["body"]["external"] = vars(external)
+    fields = ["scores:body.versions", "!scores:body.external"]
+    assert evidence._item("32", "", fields, sources)["state"] == evidence.PERSON
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -219,7 +234,16 @@ def test_a_card_is_of_one_system(tmp_path):
     written = f"--export {tmp_path}/numbers.csv --card {tmp_path}/cards"
     printed = session.run(f"fedcli report {average} {healed} {written}")
     assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in printed
-    assert not (tmp_path / "numbers.csv").exists()  # nothing is written before
+    assert "warning" not in printed  # nothing is said or written before
+    assert not (tmp_path / "numbers.csv").exists()
+
+
+def test_a_figure_that_there_is_not_is_refused_before_anything_is_written(run, tmp_path):
+    written = f"--export {tmp_path}/n.csv --card {tmp_path}/cards --figures {tmp_path}/figures"
+    printed = session.run(f"fedcli report {run} --draw nonsense {written}")
+    assert "no figure has 'nonsense' in its name" in printed
+    assert "BalAcc" not in printed
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_card_says_its_classes_and_that_images_are_generated(row):

@@ -419,6 +419,17 @@ def test_a_mistyped_export_says_what_there_is(words, sentence, tmp_path):
     assert sentence in ended.stderr
 
 
+def test_an_unfinished_run_is_not_exported_and_says_how_it_goes_on(tmp_path):
+    folder = tmp_path / "runs" / "half"
+    folder.mkdir(parents=True)
+    (folder / "settings.json").write_text("{}")
+    for words in (["half"], ["model", "half"], [str(folder)]):
+        ended = typed("export", *words, "--format", "onnx", "--work", tmp_path)
+        assert ended.exit_code == 1
+        assert f"{folder} holds an unfinished run" in ended.stderr
+        assert f"train --resume --out {folder}" in ended.stderr
+
+
 class Transformed(torch.nn.Module):
     def forward(self, x):
         return torch.fft.fft2(x).real.flatten(1)

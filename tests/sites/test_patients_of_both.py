@@ -116,7 +116,7 @@ def test_a_description_has_the_count_as_far_as_the_policy_allows(data, smallest)
         ({"test": {"shared": 9, "of": 8}}, "its numbers of patients of 'test'"),
         ({"test": {"shared": 1, "of": 8000}}, "its numbers of patients of 'test'"),
         ({"val": {"shared": -1, "of": 0}}, "its numbers of patients of 'val'"),
-        ({"unit": "tests passed, and none of the"}, "neither patients nor lesions"),
+        ({"unit": "tests passed, and none of the"}, "none of patients, lesions"),
     ],
 )
 def test_counts_that_cannot_be_are_refused(data, change, sentence):

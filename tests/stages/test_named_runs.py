@@ -108,7 +108,7 @@ def test_an_unfinished_run_is_named_as_such_and_not_another(work_and_runs):
             with pytest.raises(FedcliError, match="a2 holds an unfinished run") as error:
                 read("a2", work)
             assert error.value.hint == f"go on with: fedcli train --resume --out {folder}"
-        assert not named_runs.is_known("a2", work)
+        assert named_runs.is_known("a2", work)  # export says how it goes on
     finally:
         (folder / "settings.json").unlink()
         folder.rmdir()

@@ -73,8 +73,8 @@ def read(
             faults.append(Fault(_unknown_key(key), reads_common))
     for section in tables.keys() - {*names}:
         hint = nearest(section, names)
-        error = UsageError(f"{FILE}: {section!r} is no command", hint)
-        faults.append(Fault(error, hint == nearest(name, [name])))
+        unknown = UsageError(f"{FILE}: {section!r} is no command", hint)
+        faults.append(Fault(unknown, hint == nearest(name, [name])))
     table = tables.get(name, {})
     if not is_of_package:
         faults += [Fault(error, True) for error in _unknown_flags(name, table, flags)]

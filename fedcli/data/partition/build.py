@@ -22,7 +22,7 @@ from ...console import counted
 from ...errors import FedcliError
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
-from .. import image_counts, manifest, manifest_bodies, shared_patients, skew
+from .. import image_counts, manifest, manifest_bodies, shared_patients, skew, units
 from ..manifest import Body, Destination
 from ..pool import PARTS, TEST, TRAIN, Pool, Rows, copy_pool, pool_of
 from .held_out import ALL_STAY, Leaving, dropped, held_out, left_out, only_tested, within
@@ -312,16 +312,9 @@ def _report(
 def _overlap(count: int, patient: str | None) -> str:
     """A sentence on the patients or lesions whose images lie in several clients. patient: the
     unit."""
-    unit = "patient or lesion"
-    units = "patients or lesions"
-    if patient and "patient" in patient:
-        unit = "patient"
-        units = "patients"
-    if patient and "lesion" in patient:
-        unit = "lesion"
-        units = "lesions"
+    noun = units.noun(patient)
     lies = "lies" if count == 1 else "lie"
-    return f"{counted(count, unit, units)} {lies} in more than one client's data."
+    return f"{counted(count, noun, units.plural(noun))} {lies} in more than one client's data."
 
 
 def _report_validation(body: Body, options: Body) -> None:

@@ -493,11 +493,8 @@ def describe(
     rows: list[Row],
     skipped: Skipped,
 ) -> manifest.Body:
-    """The manifest's body, with a word to the person about what was left out."""
+    """The manifest's body."""
     if skipped:
-        file, reason = skipped[0]
-        files = f"{len(skipped)} of {len(rows) + len(skipped)} files"
-        console.say(f"skipped {files}, listed in dataset.json; the first is {file}: {reason}")
         check_parts(name, rows)
     classes = _classes(card, listing)
     _say_untrained(classes, choices, rows)

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -277,11 +278,24 @@ def _read_lines(path: Path, hint: str, encoding: str) -> tuple[list[str], list[l
     text = read_text(path, hint, encoding)
     if "\n" not in text:
         text = text.replace("\r", "\n")  # as Excel on old Macs ends lines
+    _check_first_line(path, text)
     try:
         tables = [_split(text, separator) for separator in ",;\t"]
     except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", hint) from None
     return _head_and_rows(path, max(tables, key=_evenness))
+
+
+def _check_first_line(path: Path, text: str) -> None:
+    """Refuse a first line that is a program's note, and no header. Raises FedcliError."""
+    first, *others = text.lstrip().splitlines()[:2] or [""]
+    if re.fullmatch(r'"?sep=.?"?[,;\t ]*', first, re.IGNORECASE):
+        sentence = f"{path} begins with {first[:5]}, which names the separator of its cells"
+        raise FedcliError(sentence, "remove that line: the separator is found without it")
+    widths = {tuple(map(line.count, ",;\t")) for line in (first, *others)}
+    if first.startswith("#") and len(widths) > 1:
+        sentence = f"{path} begins with a comment, and not with the names of its columns"
+        raise FedcliError(sentence, "remove the lines at its start that begin with #")
 
 
 def _evenness(lines: list[list[str]]) -> tuple[bool, int]:

@@ -13,6 +13,7 @@ import pandas
 from numpy import ndarray
 from pandas import DataFrame
 
+from ...data.units import worded
 from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
 from ...scores.statistics import bootstrap
 from ...scores.statistics.bootstrap import LEVEL
@@ -219,7 +220,7 @@ def frame(
     return titled(
         table,
         title,
-        _caption(kind, images, by),
+        worded(_caption(kind, images, by), system.scores.noun),
         len(images.ids),
         sizes=sizes,
     )

@@ -12,6 +12,7 @@ from pandas import DataFrame
 
 from ...comparison.systems import LAST5
 from ...console import capital, listed
+from ...data import units
 from ...metrics import title
 from ...scores.numbers import versions as in_words
 from ...scores.parts import MODELS
@@ -55,6 +56,7 @@ def frame(
     rounds = systems[0].at
     scores_text = MEAN if rounds == LAST5 else f"Score of the {rounds} round"
     caption = ABOUT.format(what=scores_text)
+    caption = units.worded(caption, systems[0].scores.noun)
     if table["small"].any():
         caption += SMALL
     heading = capital(score)

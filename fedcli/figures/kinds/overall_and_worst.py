@@ -31,7 +31,7 @@ ABOUT = (
     "tables. The line joins the systems that no other one beats in both."
 )
 BARRED = (
-    " Bars: 95 % intervals over patients, of all images and of the group that is worst on average. "
+    " Bars: 95 % bootstrap intervals, of all images and of the group that is worst on average. "
     "The same images choose that group, so its bar lies too low where there are many groups: of "
     "five equal ones it holds the true score in about 90 % of cases."
 )

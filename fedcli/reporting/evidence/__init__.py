@@ -82,7 +82,7 @@ def _item(
         if against or not answers_of_part:
             without.append(name)
     state = PERSON
-    if answers:
+    if len(without) < len(parts_of(fields)):
         state = HALF if without else MATERIAL
     missing = without if state == HALF else []
     return {

@@ -12,6 +12,7 @@ from ... import console
 from ...comparison.cautions import small_decides, small_groups
 from ...comparison.tested import order
 from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
+from ...data import units
 from ...errors import FedcliError, UsageError, nearest
 from ...figures import inline
 from ...figures.kinds import FIGURES
@@ -105,7 +106,7 @@ def _facts(row: SystemRow) -> dict[str, str]:
     images = f"{scores.images:,}"
     patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
     if patients:
-        images += f" of {patients[0].units:,} patients or lesions"
+        images += f" of {patients[0].units:,} {units.plural(scores.noun)}"
     if scores.unscored:
         images = scores.unscored.sentence
     model = scores.model.get("name") or ""
@@ -380,16 +381,16 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
         (row, where) for row in compared for where in columns if _interval(row, where)
     )
     score = row.scores.versions[where.version][where.metric]
-    by_patient = _is_by_patient(score)
+    unit = row.scores.noun if _is_by_patient(score) else units.IMAGE
     level = f"{100 * LEVEL:g} %"
     legend = INTERVALS.format(
         level=level,
         kind="BCa " if score.is_bca else "",
         resamples=RESAMPLES,
         units=score.units,
-        unit="patients or lesions" if by_patient else "images",
+        unit=units.plural(unit),
     )
-    unit = "patient" if by_patient else "image"
+    legend = units.worded(legend, row.scores.noun)
     return [ReportTable.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
 
 

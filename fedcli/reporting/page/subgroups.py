@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ... import printed
 from ...comparison.cautions import (
     SCALED,
     doubtful_decisions,
@@ -24,7 +25,8 @@ from ...comparison.systems import BEST
 from ...console import capital
 from ...data import image_counts, manifest
 from ...metrics import METRICS, PARITY, better_low, title
-from ...scores import numbers
+from ...printed import fixed
+from ...scores import numbers, views
 from ...scores.groups import unknown_note
 from ...scores.table import Score, Where
 from ...scores.views import ACROSS
@@ -272,6 +274,8 @@ def _by_system(
     cells: list[Sequence[Cell]] = [[Cell(row.name) for row in rows]]
     for key, where in names.items():
         column = [row.cell(where, doubtful=key in unsure) for row, unsure in zip(rows, doubtful)]
+        if where.measure == views.GAP:
+            column = [_of_printed(gap, row, names) for gap, row in zip(column, rows)]
         if any(cell.number is not None for cell in column):
             lower = numbers.is_lower(where)
             columns.append(Column(heads.get(key, key), lower=lower))
@@ -279,6 +283,15 @@ def _by_system(
     if len(columns) == 1:
         return []
     return [ReportTable(name, columns, list(zip(*cells)), legend)]
+
+
+def _of_printed(gap: Cell, row: SystemRow, names: Names) -> Cell:
+    """A gap in the table of its groups: the difference of their scores as they stand there."""
+    if gap.number is None:
+        return gap
+    scores = [row.cell(where).number for where in names.values() if where.group]
+    digits = len(gap.text.partition(".")[2])
+    return replace(gap, text=fixed(printed.gap(gap.number, scores, digits), digits))
 
 
 def _with_best(rows: Rows, cells: Sequence[Cell], lower: bool) -> list[Cell]:

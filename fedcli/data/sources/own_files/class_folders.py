@@ -165,7 +165,7 @@ def _layout(raw: Path, files: list[str]) -> FolderLayout:
         sentence = f"{raw} holds only masks or images without a class, such as {example}"
         raise FedcliError(sentence, f"{example} {reason}; {RENAME}")
     if skipped:
-        _warn_of_skipped(skipped)
+        console.warn(f"files that are no images of a class are left out; {RENAME}")
     folders = sorted(_inner_folders(images))
     parts = [name for name in folders if name.lower() in PARTS]
     if parts and len(parts) < len(folders):
@@ -205,17 +205,6 @@ def is_of_masks(folder: str) -> bool:
 
 def _stem(file: str) -> str:
     return PurePosixPath(file.removesuffix(".gz")).stem
-
-
-def _warn_of_skipped(skipped: Skipped) -> None:
-    """Say how many files are left out for each reason, with the first."""
-    files_by_reason: dict[str, list[str]] = {}
-    for file, reason in skipped:
-        files_by_reason.setdefault(reason, []).append(file)
-    for reason in sorted(files_by_reason):
-        files = files_by_reason[reason]
-        count = console.counted(len(files), "file", "files")
-        console.warn(f"left out {count}, such as {files[0]}, which {reason}; {RENAME}")
 
 
 def _refuse_mixture(

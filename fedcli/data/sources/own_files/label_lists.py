@@ -7,7 +7,9 @@ semicolons or brackets.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Set
+from itertools import chain
 
 BRACKETS = "[]", "()", "{}"
 QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -54,6 +56,19 @@ def doubtful(cell: str, labels: Set[str]) -> list[str]:
         if len(words) > 1 and not labels.isdisjoint(words):
             return words
     return []
+
+
+def suspected(labels: Set[str]) -> str:
+    """A label that may be a list, as a part of it is another label or a part of another; "" where
+    there is none.
+    """
+    for separator in PERHAPS:
+        words_by_label = {label: set(_divided(label, separator)) for label in sorted(labels)}
+        counts = Counter(chain.from_iterable(words_by_label.values()))
+        for label, words in words_by_label.items():
+            if len(words) > 1 and any(counts[word] > 1 for word in words):
+                return label
+    return ""
 
 
 def _certain_parts(cell: str) -> list[str]:

@@ -567,6 +567,10 @@ def _check_no_lists(classes: Collection[str], path: Path) -> None:
                 "--label-column, or rename the class by --map"
             )
             raise FedcliError(f"{path}: the label {label!r} looks like several labels", hint)
+    label = label_lists.suspected(names)
+    if label:
+        sentence = f"{path}: the label {label!r} counts as one class"
+        console.warn(f"{sentence}; if it is several labels of an image, add --multi-label")
 
 
 def _check_no_measurements(
