@@ -245,9 +245,7 @@ def faults(federation, scores: RunScores, folder: Path) -> list[str]:
             part, Part.of(Where(client=client), pooled), federation, _exact(scores)
         )
         groupings = scores.clients[client].groups if client else scores.grouped
-        hidden_classes = [
-            name for c, name in enumerate(federation.classes) if c not in classes
-        ]
+        hidden_classes = [name for c, name in enumerate(federation.classes) if c not in classes]
         faults_found += _wrong_unknown(images, groupings, hidden_classes)
         if not client:
             truth = replace(scores, table=pooled, warning="")

@@ -211,7 +211,7 @@ def _test_images(systems: Rows) -> str:
             if row.scores.unscored:
                 text = f"{capital(row.scores.unscored.sentence)}."
             for sentence in row.shared_patients:
-                text += f" {sentence}."
+                text += f" {capital(sentence)}."
         texts.append(text)
     return _common(texts)
 

@@ -151,7 +151,11 @@ class Part:
         return None
 
 
-OPTIONAL = ("adapted", "shared_patients", "unscored")  # left out of scores.json where there are none
+OPTIONAL = (
+    "adapted",
+    "shared_patients",
+    "unscored",
+)  # left out of scores.json where there are none
 MADE_UP = "SYNTHETIC data"  # in the label of a run
 SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 

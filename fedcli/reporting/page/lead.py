@@ -23,6 +23,7 @@ from ...scores.scores import RunScores
 from ...scores.statistics.bootstrap import LEVEL
 from ...scores.table import Score, Where
 from ...scores.views import GAP, worst_of
+from ..columns import shown
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
@@ -216,9 +217,13 @@ def question(compared: Rows) -> str:
 
 
 def _scores_of(row: SystemRow) -> Iterator[str]:
-    """A sentence on each usual metric of a single system, on the versions of the test images."""
+    """A sentence on the test images that sites hide, and on each usual metric of a single system on
+    the versions of the test images.
+    """
     words = versions(row.each)
-    for metric in row.scores.usual[::-1]:
+    if row.scores.unscored:
+        yield f"{console.capital(row.scores.unscored.sentence)}."
+    for metric in dict.fromkeys([*row.scores.usual[::-1], *shown(row.scores)]):
         parts = []
         for version in MODELS:
             where = Where(version, metric=metric)
@@ -381,13 +386,14 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
     )
     score = row.scores.versions[where.version][where.metric]
     by_patient = _is_by_patient(score)
+    images = "scored images" if row.scores.unscored else "images"
     level = f"{100 * LEVEL:g} %"
     legend = INTERVALS.format(
         level=level,
         kind="BCa " if score.is_bca else "",
         resamples=RESAMPLES,
         units=score.units,
-        unit="patients or lesions" if by_patient else "images",
+        unit="patients or lesions" if by_patient else images,
     )
     unit = "patient" if by_patient else "image"
     return [ReportTable.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
