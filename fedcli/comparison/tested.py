@@ -19,7 +19,7 @@ from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores import numbers
-from ..scores.groups import Patients
+from ..scores.groups import SCORED_IMAGE, Patients
 from ..scores.own_metrics import is_own
 from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.scores import SYNTHETIC
@@ -133,10 +133,13 @@ def _remarks(runs: Sequence[Scored], pairing_notes: Sequence[str]) -> list[str]:
     remarks += pairing_notes
     sets = [predicted(run.path) for run in one_of_each([*runs])]
     patients = reduce(add, (Patients.of(images.y, images.units) for images in sets))
+    share = " in the test set"
+    if runs[0].scores.unscored:
+        patients = replace(patients, unit=SCORED_IMAGE)
+        share = ""
     rare = patients.rare(runs[0].scores.classes)
     if rare:
-        share = "scored" if runs[0].scores.unscored else "in the test set"
-        remarks.append(f"{rare} {share}: {TOO_NARROW}")
+        remarks.append(f"{rare}{share}: {TOO_NARROW}")
     return remarks
 
 

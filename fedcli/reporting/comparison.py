@@ -290,7 +290,7 @@ def notes(comparison: Comparison) -> list[str]:
         for group, reason in part.small.items():
             consequence = "so its score is unreliable"
             if group not in compared_groups:
-                consequence = "so the two have no score of it to compare"
+                consequence = "so it is not compared"
             notes.append(f"{attribute} {group}: {reason}, {consequence}")
     return notes
 

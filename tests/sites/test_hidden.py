@@ -278,8 +278,8 @@ def test_no_score_that_is_not_there_is_called_unreliable(run, tmp_path):
     notes = texts_of_comparison.notes(compared)
     of_women = [note for note in notes if note.startswith("sex female")]
     assert of_women == [
-        "sex female: 25 of 105 images are hidden by the sites' policies (cells under 10), so the two have no score "
-        "of it to compare"
+        "sex female: 25 of 105 images are hidden by the sites' policies (cells under 10), so it is not "
+        "compared"
     ]
 
 
