@@ -13,10 +13,12 @@ from fedcli import metrics
 from fedcli.comparison import resampling
 from fedcli.comparison.cautions import hidden_groups, unreliable_groups
 from fedcli.comparison.systems import LAST5, Scored
+from fedcli.comparison.tested import compare
 from fedcli.data import manifest, shared_patients
 from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError
 from fedcli.metrics.metric import PROBABILITIES
+from fedcli.reporting import comparison as texts_of_comparison
 from fedcli.reporting import head, pipelines, single_runs
 from fedcli.reporting.cards import cards
 from fedcli.reporting.rows import rows
@@ -116,6 +118,15 @@ def _patients(rng, count):
         numbers = beginning[part] + rng.integers(0, most, images)
         ids[part] = [str(number) for number in numbers]
     return ids
+
+
+def answered_otherwise(federation, rng) -> Federation:
+    """The same hospitals and policies, with the answers of another model."""
+    hospitals = {}
+    for client, hospital in federation.hospitals.items():
+        logits = [table + rng.normal(0, 0.5, table.shape) for table in hospital.logits]
+        hospitals[client] = replace(hospital, logits=logits)
+    return replace(federation, hospitals=hospitals)
 
 
 def answered(federation):
@@ -531,6 +542,43 @@ def _wrong_interval(run, where):
         return
     if not limits[0] - BINS <= score.mean <= limits[1] + BINS:
         yield f"{where.metric} is {score.mean}, with the interval {limits}"
+
+
+def wrong_comparison(federation, paths) -> list[str]:
+    """Everything that a comparison of two evaluations over the sites says and that is not so."""
+    scores = RunScores.read(paths[0])
+    try:
+        compared = compare(paths[:1], paths[1:], resamples=100)
+    except FedcliError as error:
+        if scores.unscored and scores.unscored.of_one_class:
+            return [] if "of one class alone" in error.sentence else [error.sentence]
+        if len(federation.classes) > 2 and "no score in common" not in error.sentence:
+            return [error.sentence]
+        return []
+    found = []
+    count = f"{scores.images:,}{' scored' if scores.unscored else ''} images"
+    if f"resamples of the {count}" not in texts_of_comparison.legend(compared):
+        found.append(f"the resamples are not called those of {count}")
+    for row in compared.rows:
+        if scores.versions["clean"][row.metric].last is None:
+            found.append(f"{row.metric} is compared, and there is none")
+    for attribute, tests in compared.groups.items():
+        found += _wrong_groups(scores, texts_of_comparison.notes(compared), attribute, tests)
+    return found
+
+
+def _wrong_groups(scores, notes, attribute, tests):
+    """Notes and tests of groups that have no score."""
+    compared_groups = {row.group for row in tests.each}
+    for group in scores.attributes[attribute]:
+        about = [note for note in notes if note.startswith(f"{attribute} {group}: ")]
+        if group not in compared_groups and any("unreliable" in note for note in about):
+            yield f"no score is called unreliable: {about}"
+    hidden_names = hidden_groups(scores, attribute).keys()
+    for group in compared_groups & hidden_names:
+        yield f"{attribute} {group} is hidden and compared"
+    if hidden_names and tests.gaps:
+        yield f"a gap by {attribute} of some groups alone"
 
 
 def revealed(federation) -> list[str]:

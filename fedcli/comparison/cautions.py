@@ -72,6 +72,8 @@ def _chance_in_words(
     all_runs: bool,
 ) -> str:
     """A clause on runs that may be no better than chance. word: for the version of test images."""
+    if any(run.scores.unscored for run in stuck):
+        word = f"scored {word}"
     images = f"{word} images"
     one_image = f"{word} image"
     if not all_runs:

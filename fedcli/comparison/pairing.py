@@ -163,6 +163,9 @@ def _check_same_test(a: Scored, b: Scored) -> None:
             f"{at_sites.path} was counted at sites and {pooled.path} was not",
             "evaluate both with the same --engine",
         )
+    if images_a.counted:
+        _check_same_counts(a, b)
+        return
     if not np.array_equal(images_a.id, images_b.id):
         shared = len(np.intersect1d(images_a.id, images_b.id))
         counts = f"{shared} of {len(images_a.id)} and {len(images_b.id)}"
@@ -176,6 +179,31 @@ def _check_same_test(a: Scored, b: Scored) -> None:
             f"{a.path} and {b.path} have different labels or patients for the same test images",
             "evaluate both runs again, on one dataset",
         )
+
+
+def _check_same_counts(a: Scored, b: Scored) -> None:
+    """Raises FedcliError where sites counted other images for one system than for the other."""
+    if a.sha256("partition") != b.sha256("partition"):
+        raise FedcliError(
+            f"{a.path} and {b.path} were scored at other sites, or on other data of these sites",
+            "compare runs of the same sites and data",
+        )
+    labels_a, labels_b = (np.sort(predicted(run.path).y) for run in (a, b))
+    if not np.array_equal(labels_a, labels_b):
+        raise FedcliError(
+            f"the sites had other policies when they scored {b.path} than when they scored "
+            f"{a.path}, so that the two are not of the same images: {_scored_share(a)}, and "
+            f"{_scored_share(b)}",
+            "evaluate both runs again under one policy of each site",
+        )
+
+
+def _scored_share(run: Scored) -> str:
+    """The test images of a run that are scored, in words."""
+    unscored = run.scores.unscored
+    if unscored:
+        return unscored.share
+    return f"all {run.scores.images:,} test images"
 
 
 def _sample(pairs: Pairs) -> Sample:

@@ -155,7 +155,8 @@ def one_class(runs: Sequence[Scored], version: str) -> str:
         runs_in_words = ""
         if len(stuck) < len(runs):
             runs_in_words = f" ({'; '.join(run.which for run in stuck)})"
-        parts.append(f"every {name} image{runs_in_words}")
+        scored = "scored " if any(run.scores.unscored for run in stuck) else ""
+        parts.append(f"every {scored}{name} image{runs_in_words}")
     if not parts:
         return ""
     return f"predicts one class for {' and '.join(parts)}"

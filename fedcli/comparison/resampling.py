@@ -283,11 +283,17 @@ def left_difference(
 def _groups(pairs: Pairs, where: Where) -> list[Where]:
     """The groups that a gap is between: those of which every run has test images."""
     runs = [run for pair in pairs for run in pair]
-    names_by_run = [predicted(run.path).grouping(where.attribute)[1] for run in runs]
+    names_by_run = [_occurring(run, where.attribute) for run in runs]
     shared = names_by_run[0]
     for names in names_by_run[1:]:
         shared = [name for name in shared if name in names]
     return [where._replace(measure="", group=name) for name in shared]
+
+
+def _occurring(run: Scored, attribute: str) -> list[str]:
+    """The groups of an attribute that have test images."""
+    group_index, names = predicted(run.path).of(attribute).grouping(attribute)
+    return [name for number, name in enumerate(names) if (group_index == number).any()]
 
 
 def _mean(run: Scored, where: Where) -> float:

@@ -21,7 +21,7 @@ from ..data import shared_patients
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names, own
 from ..scores import numbers
-from ..scores.groups import Patients
+from ..scores.groups import SCORED_IMAGE, Patients
 from ..scores.own_metrics import is_own
 from ..scores.parts import AVERAGE, MODELS, VERSIONS
 from ..scores.scores import SYNTHETIC
@@ -43,8 +43,8 @@ class Comparison:
     """The comparison of b with a. Differences are b minus a, on the 0..1 scale.
 
     Attributes:
-        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, if
-            its models answer one class for every image.
+        systems: "a" and "b", each with its method, label, rule, seeds, warning, `one_class`, if its
+            models answer one class for every image, and `unscored`, if sites hide some images.
         settings: differences before any score. level: of the intervals. pairs: the number of pairs
             of runs.
         interval: the kind of intervals, "percentile" or "bca".
@@ -96,10 +96,7 @@ def compare(
             resampled_scores.table(run, attribute)
     rows = headline(pairing, resampled_scores, chosen_metrics)
     if not rows:
-        raise FedcliError(
-            "the two systems have no score in common",
-            "evaluate both on the same versions of the images",
-        )
+        raise _nothing_to_compare(runs)
     pair_a, pair_b = pairing.pairs[0]
     is_counted = predicted(runs[0].path).counted
     return Comparison(
@@ -141,9 +138,13 @@ def _remarks(runs: Sequence[Scored], pairing_notes: Sequence[str]) -> list[str]:
     sets = [predicted(run.path) for run in one_of_each([*runs])]
     noun = runs[0].scores.noun
     patients = reduce(add, (Patients.of(images.y, images.units, noun) for images in sets))
+    share = " in the test set"
+    if runs[0].scores.unscored:
+        patients = replace(patients, unit=SCORED_IMAGE)
+        share = ""
     rare = patients.rare(runs[0].scores.classes)
     if rare:
-        remarks.append(f"{rare} in the test set: {TOO_NARROW}")
+        remarks.append(f"{rare}{share}: {TOO_NARROW}")
     return remarks
 
 
@@ -159,6 +160,7 @@ def _side(runs: list[Scored]) -> dict[str, Any]:
         "seeds": [run.seed for run in runs],
         "warning": _joined(warnings),
         "one_class": one_class(runs, AVERAGE),
+        "unscored": scores.unscored.sentence if scores.unscored else "",
     }
 
 
@@ -206,6 +208,19 @@ def order(
             row = adjusted(row, p, p_seeds)
         rows.append(_against(name, systems[name], score, row, note))
     return rows
+
+
+def _nothing_to_compare(runs: Sequence[Scored]) -> FedcliError:
+    """An error on systems that share no score, with the reason where sites show one class alone."""
+    for run in runs:
+        if run.scores.unscored and run.scores.unscored.of_one_class:
+            return FedcliError(
+                f"{run.path}: {run.scores.unscored.sentence}", "compare them with --metric accuracy"
+            )
+    return FedcliError(
+        "the two systems have no score in common",
+        "evaluate both on the same versions of the images",
+    )
 
 
 def _test(

@@ -19,6 +19,7 @@ from .quantities import VERSION_NAMES, between_groups
 
 POOLED = "pooled"
 SHOWN = ONE.usual
+ACCURACY = "accuracy"  # the only score where sites show one class alone
 BETWEEN = views.WORST, views.GAP
 AREAS = ONE.area, SEVERAL.area
 MEAN_AMONG, STD_AMONG, WORST_AMONG = views.AMONG
@@ -39,6 +40,8 @@ def shown(scores: RunScores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
     if scores.usual == SEVERAL.usual and tuple(metrics[:2]) == SHOWN:
         return (*SEVERAL.usual, *metrics[2:])
+    if scores.unscored and scores.unscored.of_one_class and tuple(metrics[:2]) == SHOWN:
+        return (ACCURACY, *metrics[2:])
     return metrics
 
 

@@ -35,7 +35,7 @@ OF_METHOD = "method", "rule", "method settings"  # in which systems of two metho
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
     "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % "
-    "interval{bca} and p {units}: {resamples:,} resamples of the {count:,} {units}, with the "
+    "interval{bca} and p {units}: {resamples:,} resamples of the {count} {units}, with the "
     "trained models held fixed."
 )
 SEEDS = "p seeds: paired t test."
@@ -132,6 +132,11 @@ def table(comparison: Comparison) -> ReportTable:
 
 def _units(comparison: Comparison) -> str:
     return units.plural(comparison.sample.unit)
+
+
+def _is_partial(comparison: Comparison) -> bool:
+    """Tell whether sites hide some of the test images."""
+    return any(system["unscored"] for system in comparison.systems.values())
 
 
 def _remark(row: Difference) -> Remark:
@@ -252,7 +257,7 @@ def legend(comparison: Comparison) -> str:
         bca=" (BCa)" if comparison.interval == BCA else "",
         units=_units(comparison),
         resamples=comparison.resamples,
-        count=sample.units,
+        count=f"{sample.units:,} scored" if _is_partial(comparison) else f"{sample.units:,}",
     )
     texts = [text]
     if sample.count > 1:
@@ -275,13 +280,18 @@ def notes(comparison: Comparison) -> list[str]:
         ]
     if sample.units < SMALL:
         few = console.counted(sample.units, sample.unit, units.plural(sample.unit))
-        notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
+        share = "scored" if _is_partial(comparison) else "in the test set"
+        notes.append(f"{few} {share}, fewer than {SMALL}: the intervals may be too narrow")
     for attribute, part in comparison.groups.items():
         unknown = unknown_note(attribute, part.unknown, sample.test_images)
         if unknown:
             notes.append(unknown)
+        compared_groups = {row.group for row in part.each}
         for group, reason in part.small.items():
-            notes.append(f"{attribute} {group}: {reason}, so its score is unreliable")
+            consequence = "so its score is unreliable"
+            if group not in compared_groups:
+                consequence = "so it is not compared"
+            notes.append(f"{attribute} {group}: {reason}, {consequence}")
     return notes
 
 

@@ -153,7 +153,8 @@ def chance(every: Sequence[RunScores]) -> str:
     classes = _common([scores.answers() for scores in every])
     if not classes or classes < 2:
         return ""
-    answers = "for each label" if every[0].several_labels else f"with {classes} classes"
+    scored = "scored " if every[0].unscored else ""
+    answers = "for each label" if every[0].several_labels else f"with {classes} {scored}classes"
     return f"Chance {answers}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
@@ -212,7 +213,7 @@ def _test_images(systems: Rows) -> str:
             if row.scores.unscored:
                 text = f"{capital(row.scores.unscored.sentence)}."
             for sentence in row.shared_patients:
-                text += f" {sentence}."
+                text += f" {capital(sentence)}."
         texts.append(text)
     return _common(texts)
 

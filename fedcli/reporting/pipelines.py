@@ -70,7 +70,7 @@ def of_row(row: SystemRow) -> Brief:
     scores = row.scores
     own_metrics = [name for name in scores.versions["clean"] if name not in METRICS]
     by_metric: Brief = {}
-    for metric in (*shown(scores), *own_metrics):
+    for metric in dict.fromkeys([*scores.usual, *shown(scores), *own_metrics]):
         by_metric[metric] = {}
         for version in VERSIONS:
             if version in scores.versions:
@@ -97,8 +97,8 @@ def of_row(row: SystemRow) -> Brief:
 
 
 def _chance(scores: RunScores) -> Brief:
-    """What guessing scores in the usual metrics; {} where sites show one class alone."""
-    if scores.unscored and scores.answers() < 2:
+    """The scores of guessing in the usual metrics; {} where sites show one class alone."""
+    if scores.unscored and scores.unscored.of_one_class:
         return {}
     return {scores.usual[0]: 1 / max(scores.answers(), 1), scores.usual[1]: 0.5}
 

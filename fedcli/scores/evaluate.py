@@ -10,6 +10,8 @@ the partition gives it one, else on the whole test set, corrupted as its own ima
 among clients is taken in each round and then averaged.
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -421,13 +423,21 @@ def _stage(path: Path, kind: str) -> Stage | None:
     if data is None:
         return None
     data_kind = manifest.read(data).kind
+    if data_kind == "sites":
+        return data_of_sites(data) if kind == "partition" else None
     above: Path | None = data
-    if data_kind == "sites":  # which stand for a partition
-        if kind != "partition":
-            return None
-    elif data_kind != kind:
+    if data_kind != kind:
         above = manifest.parent(data, kind)
     return Stage(manifest.sha256(above), manifest.read(above).options) if above else None
+
+
+def data_of_sites(path: Path) -> Stage:
+    """The data of sites, which stand for a partition: their own hashes, since a description is
+    another one under another policy.
+    """
+    data = manifest.read(path).body["data"]
+    digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()
+    return Stage(digest, {"sites": data})
 
 
 def _trained_on(run: FinishedRun) -> np.ndarray:

@@ -24,6 +24,7 @@ SMALL = 30  # images; below it one image moves a score by more than three points
 FEW = 10  # patients of a class; a score that needs the class is unreliable with fewer
 FEWEST = 2  # patients of a class; a score that needs the class has no interval with fewer
 JOIN = "; "  # between the reasons of one group
+SCORED_IMAGE = "scored image"  # the unit where sites hide classes
 NO_IMAGE = "no test image"
 NAMED = 4  # classes or labels that a reason names
 
@@ -37,7 +38,7 @@ class Patients:
         by_class: those with an image of each class [C]; of several labels, with each label and
             without it [L, 2].
         unit: the noun of what they are, such as "patient", or "image" where none has several;
-            "scored image" where sites hide classes.
+            SCORED_IMAGE where sites hide classes.
     """
 
     count: int

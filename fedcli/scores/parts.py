@@ -64,14 +64,20 @@ class Unscored:
     @property
     def sentence(self) -> str:
         """The share of the test images that is scored, and the scores that it is too little for."""
-        count = self.of - self.images
-        classes = listed(self.scored) if self.scored else "no class"
         are = "is" if self.images == 1 else "are"
-        text = (
-            f"{count:,} of {self.of:,} test images are scored, those of {classes}; "
-            f"{self.images:,} {are} {BY_POLICIES} ({self.cells})"
-        )
-        return f"{text}; {ONE_CLASS}" if len(self.scored) < 2 else text
+        text = f"{self.share}; {self.images:,} {are} {BY_POLICIES} ({self.cells})"
+        return f"{text}; {ONE_CLASS}" if self.of_one_class else text
+
+    @property
+    def share(self) -> str:
+        """The test images that are scored, with their classes."""
+        count = self.of - self.images
+        return f"{count:,} of {self.of:,} test images are scored, those of {listed(self.scored)}"
+
+    @property
+    def of_one_class(self) -> bool:
+        """Tell whether one class alone is scored, so that no score compares classes."""
+        return len(self.scored) < 2
 
 
 ONE_CLASS = "of one class alone there is accuracy and no other score"

@@ -36,7 +36,7 @@ from ..scores import predictions
 from ..scores.evaluate import DATA, about
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import of_model, over_rounds
-from ..scores.groups import Patients
+from ..scores.groups import SCORED_IMAGE, Patients
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint, Unscored
 from ..scores.scores import RunScores
 from ..scores.statistics.intervals import Answered
@@ -56,7 +56,6 @@ from .tallies import (
 )
 
 Result = TypeVar("Result")
-SCORED_IMAGE = "scored image"  # where others are of hidden classes
 # attribute and group -> its images, and a sentence on those that are hidden
 _Hidden = dict[tuple[str, str], tuple[int, str]]
 

@@ -20,6 +20,11 @@ def test_scores_over_sites_are_true_or_hidden(part, run, play, tmp_path):
         scores = federations.scored(federation, run, tmp_path / str(play.case))
         if scores:
             wrong += federations.faults(federation, scores, tmp_path / str(play.case))
+            other = federations.answered_otherwise(federation, draw)
+            federations.scored(other, run, tmp_path / f"{play.case}-other")
+            folders = str(play.case), f"{play.case}-other"
+            paths = [tmp_path / folder / "scores.json" for folder in folders]
+            wrong += federations.wrong_comparison(federation, paths)
         elif federations.covered(federation):
             wrong.append("has no scores, although sites show a class")
         play.note(wrong, f"{len(federation.hospitals)} sites, part {part}")

@@ -1,5 +1,6 @@
 """Scores over sites that hide small cells: every number is that of all images together, or is called hidden."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from site_federation import chain_with_tests, plan
 
 from fedcli.comparison.tested import compare
 from fedcli.errors import FedcliError
+from fedcli.reporting import comparison as texts_of_comparison
 from fedcli.reporting import pipelines, single_runs
 from fedcli.reporting.cards import cards
 from fedcli.reporting.rows import rows
@@ -211,3 +213,86 @@ def test_scores_of_no_class_are_refused(run, tmp_path):
     federation = Federation(CLASSES, federation.attributes, hospitals)
     with pytest.raises(FedcliError, match="no class has enough test images at every site"):
         federations.scored(federation, run, tmp_path / "scores", refused=True)
+
+
+def of_one_class():
+    """Both show their nevi alone; B hides melanomas that A shows."""
+    attributes = {"sex": ["female", "male", "diverse"], "age": ["young", "old"]}
+    hospitals = {
+        "skin-a": hospital([(3, 4), (20, 40), (30, 90)]),
+        "skin-b": hospital([(5, 2), (3, 5), (20, 70)]),
+    }
+    return Federation(CLASSES, attributes, hospitals)
+
+
+def test_the_recall_of_one_class_is_called_nothing_else(run, tmp_path):
+    scores = federations.scored(of_one_class(), run, tmp_path / "scores")
+    path = tmp_path / "scores" / "scores.json"
+    report = Report([path], ReportOptions())
+    (row,) = rows([path])
+    words = (
+        "210 of 292 test images are scored, those of nevus; 82 are hidden by the sites' policies (cells under 10); "
+        "of one class alone there is accuracy and no other score"
+    )
+    assert scores.unscored.sentence == words
+    shown = {score.last for where, score in scores.table.items() if where.metric != "accuracy"}
+    assert shown == {None}
+    assert words in " ".join(report.to("markdown").split())
+    assert words.replace("'", "&#39;") in report.to("html")
+    assert (("Test images", words)) in cards(row)[0].facts
+    brief = pipelines.of_row(row)
+    assert brief["unscored"]["sentence"] == words
+    assert brief["scores"]["balanced_accuracy"]["clean"]["mean"] is None
+    assert brief["chance"] == {}
+    (broken,) = pipelines.broken(pipelines.limits(["balanced accuracy < 50"]), [row])
+    assert "cannot be checked, as there is no such number" in broken
+    for text in (report.to("markdown"), report.to("html")):
+        assert "balanced accuracy, %" not in text.lower()
+        assert "no image defines" not in text
+
+
+def test_comparing_one_class_says_why_there_is_no_score(run, tmp_path):
+    paths = []
+    for name in ("a", "b"):
+        federations.scored(of_one_class(), run, tmp_path / name)
+        paths.append(tmp_path / name / "scores.json")
+    with pytest.raises(FedcliError, match="210 of 292 test images are scored") as raised:
+        compare(paths[:1], paths[1:], resamples=100)
+    assert raised.value.hint == "compare them with --metric accuracy"
+    compared = compare(paths[:1], paths[1:], resamples=100, metrics=["accuracy"])
+    assert [row.metric for row in compared.rows] == ["accuracy"]
+    assert "of the 210 scored images" in texts_of_comparison.legend(compared)
+
+
+def test_no_score_that_is_not_there_is_called_unreliable(run, tmp_path):
+    federation = two_hospitals()
+    attributes = {"sex": ["female", "male", "diverse"], "age": ["young", "old"]}  # diverse: nobody
+    federation = Federation(CLASSES, attributes, federation.hospitals)
+    paths = []
+    for name in ("a", "b"):
+        federations.scored(federation, run, tmp_path / name)
+        paths.append(tmp_path / name / "scores.json")
+    compared = compare(
+        paths[:1], paths[1:], resamples=100
+    )  # a group without images has no resamples
+    notes = texts_of_comparison.notes(compared)
+    of_women = [note for note in notes if note.startswith("sex female")]
+    assert of_women == [
+        "sex female: 25 of 105 images are hidden by the sites' policies (cells under 10), so it is not "
+        "compared"
+    ]
+
+
+def test_one_data_set_under_two_policies_is_called_that(run, tmp_path):
+    federation = two_hospitals()
+    federations.scored(federation, run, tmp_path / "open")
+    stricter_b = replace(federation.hospitals["skin-b"], smallest=45)
+    hospitals = federation.hospitals | {"skin-b": stricter_b}
+    stricter = Federation(CLASSES, federation.attributes, hospitals)
+    federations.scored(stricter, run, tmp_path / "strict")
+    paths = [tmp_path / name / "scores.json" for name in ("open", "strict")]
+    with pytest.raises(FedcliError, match="had other policies when they scored") as raised:
+        compare(paths[:1], paths[1:], resamples=100)
+    assert "all 315 test images" in raised.value.sentence
+    assert "of 315 test images are scored" in raised.value.sentence
+    assert "one policy of each site" in raised.value.hint

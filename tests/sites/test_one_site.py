@@ -21,6 +21,7 @@ from fedcli.reporting.rows import rows
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.chosen import site_of
 from fedcli.scores.deploy import model_file
+from fedcli.scores.evaluate import data_of_sites
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import RunScores
 from fedcli.sites.description import PARTS, describe
@@ -192,3 +193,16 @@ def test_table_1_of_sites_has_the_shares_of_all_images_and_calls_cells_hidden(da
                 expected = f"{count} ({100 * count / total:.1f})"
             assert row[number].text == expected
     assert hidden
+
+
+def test_the_data_of_sites_are_the_same_under_another_policy(data, tmp_path):
+    stages = []
+    for smallest in (1, 8):
+        folder = tmp_path / f"described-{smallest}"
+        folder.mkdir()
+        for client in HOSPITALS:
+            description = describe(data, client, client, smallest)
+            (folder / f"{client}.json").write_text(json.dumps(description))
+        stages.append(gathered([folder], tmp_path))
+    assert stages[0] != stages[1]
+    assert data_of_sites(stages[0]) == data_of_sites(stages[1])

@@ -38,7 +38,7 @@ SUMS = {
     "one hides its number": (
         {"a": of(None, 40), "b": of(15, 20)},
         "some of 60 test patients (a: some of 40, b: 15 of 20) also have training images at the same site; "
-        "numbers that are missing here are hidden by the sites' policies",
+        '"some" is a number that is hidden by the sites\' policies',
     ),
     "one does not know its patients": (
         {"a": None, "b": of(15, 20)},

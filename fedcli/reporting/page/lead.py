@@ -18,12 +18,14 @@ from ...figures import inline
 from ...figures.kinds import FIGURES
 from ...metrics import RESAMPLED, title
 from ...printed import fixed
+from ...scores.groups import SCORED_IMAGE
 from ...scores.numbers import versions
 from ...scores.parts import AVERAGE, MODELS, VERSIONS
 from ...scores.scores import RunScores
 from ...scores.statistics.bootstrap import LEVEL
 from ...scores.table import Score, Where
 from ...scores.views import GAP, worst_of
+from ..columns import shown
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
@@ -217,9 +219,13 @@ def question(compared: Rows) -> str:
 
 
 def _scores_of(row: SystemRow) -> Iterator[str]:
-    """A sentence on each usual metric of a single system, on the versions of the test images."""
+    """A sentence on the test images that sites hide, and on each usual metric of a single system on
+    the versions of the test images.
+    """
     words = versions(row.each)
-    for metric in row.scores.usual[::-1]:
+    if row.scores.unscored:
+        yield f"{console.capital(row.scores.unscored.sentence)}."
+    for metric in dict.fromkeys([*row.scores.usual[::-1], *shown(row.scores)]):
         parts = []
         for version in MODELS:
             where = Where(version, metric=metric)
@@ -382,6 +388,8 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
     )
     score = row.scores.versions[where.version][where.metric]
     unit = row.scores.noun if _is_by_patient(score) else units.IMAGE
+    if row.scores.unscored and unit == units.IMAGE:
+        unit = SCORED_IMAGE
     level = f"{100 * LEVEL:g} %"
     legend = INTERVALS.format(
         level=level,

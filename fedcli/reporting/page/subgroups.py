@@ -37,7 +37,7 @@ from ..single_runs import unreliable
 from ..table import DAGGER, Cell, Column, ReportTable, Section, mark, percent
 from . import provenance
 
-GROUPS = "In percent, as in the table of scores; [n]: test images of a group."
+GROUPS = "In percent, as in the table of scores; [n]: {images} of a group."
 OVER_CLASSES = " Each is the mean over classes, each class against all others."
 UNSURE = " †: one group is too small, so the whole column is unreliable."
 MACRO = "_ovr_macro"  # each class against all others
@@ -147,10 +147,9 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
     or are hidden.
     """
     scores = rows[0].scores
-    sentences = [GROUPS, unreliable(rows[0].each, attribute)]
+    images = "scored images" if scores.unscored else "test images"
+    sentences = [GROUPS.format(images=images), unreliable(rows[0].each, attribute)]
     sentences.append(hidden_note(scores_of(rows), attribute))
-    if scores.unscored:
-        sentences.append("In brackets: scored images.")
     if len(rows) > 1:
         sentences.append("Bold marks the best, without a test.")
     missing = unknown_note(
