@@ -1,4 +1,4 @@
-"""What Apple's kernel says, and what is done where Linux's own functions are not there."""
+"""Facts of Apple's kernel, and ways without the functions that Linux alone has."""
 
 import ctypes
 import errno
