@@ -12,7 +12,6 @@ import mmap
 import multiprocessing
 import multiprocessing.context
 import os
-import platform
 import select
 import signal
 import socket
@@ -25,7 +24,7 @@ HIDDEN = "/proc", "/sys", "/dev/shm"
 OF_LINUX = {  # attributes that modules of Python have on Linux and not on a Mac
     os: (
         "sched_getaffinity sched_setaffinity posix_fallocate posix_fadvise memfd_create pidfd_open eventfd getrandom "
-        "copy_file_range splice O_TMPFILE O_PATH O_DIRECT O_NOATIME setns unshare listxattr getxattr setxattr"
+        "copy_file_range splice O_TMPFILE O_PATH O_DIRECT O_NOATIME setns unshare"
     ),
     mmap: "MADV_REMOVE MADV_DONTFORK MADV_DOFORK MADV_HUGEPAGE MAP_POPULATE",
     socket: "SO_PEERCRED SOCK_CLOEXEC SOCK_NONBLOCK",
@@ -79,8 +78,6 @@ def begin() -> None:
         lambda self, method=None: get_context(self, _allowed(method))
     )
     ctypes.CDLL = _library  # type: ignore[assignment,misc]
-    platform.system = lambda: "Darwin"
-    platform.libc_ver = lambda *_, **__: ("", "")
     sys.platform = "darwin"
 
 
