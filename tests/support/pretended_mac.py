@@ -16,7 +16,10 @@ import select
 import signal
 import socket
 import sys
+import sysconfig
 import tempfile
+import urllib.request  # noqa: F401 - chooses by platform when it is imported
+import webbrowser  # noqa: F401
 from collections.abc import Callable
 from typing import Any
 
@@ -58,12 +61,8 @@ _listdir = os.listdir
 
 
 def begin() -> None:
-    """Make this process one of a Mac, once compiled packages are there that choose by platform."""
-    import cv2  # noqa: F401
-    import h5py  # noqa: F401
-    import matplotlib.font_manager  # noqa: F401
-    import torchvision  # noqa: F401
-
+    """Make this process one of a Mac; modules of Python that choose by platform are imported before."""
+    sysconfig.get_config_vars()
     for module, names in OF_LINUX.items():
         for name in names.split():
             if hasattr(module, name):
