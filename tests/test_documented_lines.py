@@ -26,6 +26,9 @@ from fedcli.data import sources
 ROOT = Path(__file__).parent.parent
 COMMANDS = typer.main.get_command(app).commands
 ONLY_PARSED = {  # what a line holds -> why it is not run here
+    "fedcli open": "needs a page; tests/commands/test_open.py has some",
+    "fedcli rm": "names a run; tests/commands/test_rm.py makes some",
+    "site stop": "needs a site that runs; tests/sites/test_running.py has some",
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
     "--cells ": "ends without a table; reproduce/test_many_processes.py plays parts",

@@ -291,7 +291,7 @@ def _some_anew(
     images: int,
     *place: Any,
 ) -> InProcess:
-    """The same in another process."""
+    """These clients in another process, with the same images."""
     return some_images(remake(*place), names, images)
 
 

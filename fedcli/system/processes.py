@@ -63,6 +63,10 @@ class Note(NamedTuple):
     message: tuple[Any, ...]
 
 
+def _nothing() -> None:
+    """The setup of workers that need none."""
+
+
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
@@ -73,7 +77,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
     def __init__(
         self,
         count: int,
-        setup: Callable[..., None] = lambda: None,
+        setup: Callable[..., None] = _nothing,
         *arguments: Any,
         shared: bool = False,
         block: int = 0,
@@ -104,7 +108,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                 daemon=not fresh,
             )
             # until it leaves Ctrl-C to this process: it would print a traceback
-            with interrupts.held_back(), _not_the_main_script():
+            with interrupts.held_back(), _main_script(kept=forked):
                 process.start()
             far_end.close()
             self.processes.append(process)
@@ -413,12 +417,13 @@ def _save_at_end(words: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
-def _not_the_main_script() -> Iterator[None]:
+def _main_script(*, kept: bool) -> Iterator[None]:
     """A process that starts here does not run the script again that calls fedcli, which it needs
-    nothing of.
+    nothing of. kept: a forked one has it already.
     """
     main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
+    if not kept:
+        sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
@@ -450,6 +455,13 @@ def cores() -> int:
     return min(schedulable, container.cores() or schedulable)
 
 
+def can_be_sent(work: Any) -> bool:
+    """Tell whether workers know all that some work needs: without a fork, none knows what was
+    typed into a notebook or stands in the script that calls fedcli.
+    """
+    return shared_blocks.FORKS or b"__main__" not in pickle.dumps(work)
+
+
 def in_order(
     function: Callable[[Any], Any],
     items: Sequence[Any],
@@ -469,6 +481,8 @@ def in_order(
             results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
+    if jobs > 1 and not can_be_sent(function):
+        jobs = 1
     of_run = function if run else partial(_one_by_one, function)
     limit = run or (RUN if jobs > 1 else 1)
     size = max(1, min(limit, len(items) // (4 * max(jobs, 1))))

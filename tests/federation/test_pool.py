@@ -6,27 +6,25 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from conftest import ROSTER, make_chain, play, toy_net, toy_shards
+from conftest import ROSTER, make_chain, play
 from made_plans import planned, train
+from pool_clients import TRAINING, clients_of
 
 from fedcli import extensions
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import ClientTask, Training
+from fedcli.federation.client import ClientTask
 from fedcli.federation.engines import pool as pool_engine
-from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import WorkerPool, shared_out, usual_jobs
 from fedcli.federation.server import Federation
 from fedcli.federation.state import equal
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Mean
 from fedcli.methods.row_table import RowTable
-from fedcli.models.layout import Layout
 from fedcli.runs import chosen_engine, resources
 from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
+from fedcli.system import shared_blocks
 from fedcli.system.processes import WorkerError
-
-TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +36,7 @@ def _own_threads():
 
 
 def engine_clients(method=None):
-    method = method or resolve("fedavg")
-    net = toy_net(extend=method.local.extend)
-    layout = Layout(net, method.local.personal_tensors(net))
-    return InProcess(method, net, layout, toy_shards(), TRAINING)
+    return clients_of(method or resolve("fedavg"))
 
 
 def pool(spec, jobs=2):
@@ -80,6 +75,10 @@ class KeepsUpdates(Mean):
         ), updates.base
 
 
+FORKED = pytest.mark.skipif(not shared_blocks.FORKS, reason="of forked processes")
+
+
+@FORKED
 @pytest.mark.parametrize("memory", [True, False], ids=["shared memory", "refused"])
 def test_what_a_rule_keeps_of_the_models_is_its_own(monkeypatch, memory):
     if not memory:
@@ -115,6 +114,7 @@ def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, sett
         assert equal(pooled.clients[client], state)
 
 
+@FORKED
 def test_more_tasks_than_the_table_has_rows_are_answered():
     federation = Federation(engine_clients(), rounds=3, seed=1)
     tasks = federation.tasks(federation.first(), ROSTER, {})
@@ -171,6 +171,7 @@ class Odd(Exception):
         super().__init__(f"{reason} and {detail}")
 
 
+@FORKED
 def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch):
     def fails(self, net, batch, client):
         raise Odd("this", "that")
@@ -185,6 +186,20 @@ def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch)
         ),
     ):
         federation.play(federation.first(), engine=engine)
+
+
+def test_clients_that_cannot_be_made_anew_are_refused_where_processes_are_not_forked(monkeypatch):
+    monkeypatch.setattr(shared_blocks, "FORKS", False)
+    clients = replace(engine_clients(), remake=None)
+    with pytest.raises(UsageError, match="loaded from files"):
+        WorkerPool(clients, 2, len(ROSTER))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("spec", ["scaffold", "ditto"])
+def test_processes_that_begin_anew_leave_the_same_bits(spec, monkeypatch):
+    monkeypatch.setattr(shared_blocks, "FORKS", False)
+    test_bits_are_those_of_one_process(spec)
 
 
 def test_several_processes_of_several_threads_are_refused(tmp_path):

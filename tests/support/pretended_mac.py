@@ -12,12 +12,14 @@ import mmap
 import multiprocessing
 import multiprocessing.context
 import os
-import platform
 import select
 import signal
 import socket
 import sys
+import sysconfig
 import tempfile
+import urllib.request  # noqa: F401 - chooses by platform when it is imported
+import webbrowser  # noqa: F401
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +27,7 @@ HIDDEN = "/proc", "/sys", "/dev/shm"
 OF_LINUX = {  # attributes that modules of Python have on Linux and not on a Mac
     os: (
         "sched_getaffinity sched_setaffinity posix_fallocate posix_fadvise memfd_create pidfd_open eventfd getrandom "
-        "copy_file_range splice O_TMPFILE O_PATH O_DIRECT O_NOATIME setns unshare listxattr getxattr setxattr"
+        "copy_file_range splice O_TMPFILE O_PATH O_DIRECT O_NOATIME setns unshare"
     ),
     mmap: "MADV_REMOVE MADV_DONTFORK MADV_DOFORK MADV_HUGEPAGE MAP_POPULATE",
     socket: "SO_PEERCRED SOCK_CLOEXEC SOCK_NONBLOCK",
@@ -59,12 +61,8 @@ _listdir = os.listdir
 
 
 def begin() -> None:
-    """Make this process one of a Mac, once compiled packages are there that choose by platform."""
-    import cv2  # noqa: F401
-    import h5py  # noqa: F401
-    import matplotlib.font_manager  # noqa: F401
-    import torchvision  # noqa: F401
-
+    """Make this process one of a Mac; modules of Python that choose by platform are imported before."""
+    sysconfig.get_config_vars()
     for module, names in OF_LINUX.items():
         for name in names.split():
             if hasattr(module, name):
@@ -79,8 +77,6 @@ def begin() -> None:
         lambda self, method=None: get_context(self, _allowed(method))
     )
     ctypes.CDLL = _library  # type: ignore[assignment,misc]
-    platform.system = lambda: "Darwin"
-    platform.libc_ver = lambda *_, **__: ("", "")
     sys.platform = "darwin"
 
 

@@ -1,9 +1,8 @@
-"""What Apple's kernel says, and what is done where Linux's own functions are not there."""
+"""Facts of Apple's kernel, and ways without the functions that Linux alone has."""
 
 import ctypes
 import errno
 import os
-import platform
 import resource
 import sys
 from types import SimpleNamespace
@@ -85,6 +84,21 @@ def test_no_memory_is_shared_where_processes_are_not_forked(monkeypatch):
     assert shared_blocks.anonymous(2**20) is None
 
 
+def typed_into_a_notebook(number):
+    return number + 1
+
+
+def test_what_a_worker_cannot_know_is_done_in_this_process(monkeypatch):
+    monkeypatch.setattr(shared_blocks, "FORKS", False)
+    monkeypatch.setattr(typed_into_a_notebook, "__module__", "__main__")
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "typed_into_a_notebook", typed_into_a_notebook, raising=False)
+    numbers = processes.in_order(typed_into_a_notebook, range(4), label="adding", jobs=2)
+    assert list(numbers) == [1, 2, 3, 4]
+    assert not processes.can_be_sent(typed_into_a_notebook)
+    assert processes.can_be_sent(fails)
+
+
 def fails(reason):
     raise ValueError(reason)
 
@@ -95,9 +109,3 @@ def test_a_worker_that_cannot_begin_says_why_at_each_call(monkeypatch):
         for _ in range(2):
             with pytest.raises(ValueError, match="no such model"):
                 workers.submit(0, int, "7").result()
-
-
-@pytest.mark.skipif(platform.system() != "Darwin", reason="of a Mac")
-def test_a_mac_says_what_it_is():
-    assert apple.kernel_value("kern.bootsessionuuid")
-    assert "Apple" in resources.processor()

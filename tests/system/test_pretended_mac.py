@@ -51,7 +51,7 @@ def ends_of(lines, folder, **environment):
 
 
 def on_a_mac(lines, folder):
-    """The same on a pretended Mac, whose folder is named as macOS names /tmp: by a link."""
+    """The ends of lines on a pretended Mac, in a folder that is reached by a link, as /tmp is there."""
     (folder / "private").mkdir()
     link = folder / "link"
     link.symlink_to("private")

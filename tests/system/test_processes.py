@@ -15,6 +15,8 @@ from fedcli.errors import FedcliError
 from fedcli.system import memory, processes, shared_blocks
 from fedcli.system.processes import Ended, Workers, in_order, one_each
 
+FORKED = pytest.mark.skipif(not shared_blocks.FORKS, reason="of forked processes")
+
 
 def doubled(number):
     if number == 13:
@@ -67,6 +69,7 @@ def test_a_result_that_cannot_be_sent_is_an_error_of_its_call():
         assert workers.submit(0, int, "7").result() == 7
 
 
+@FORKED
 def test_a_call_for_which_a_worker_has_no_memory_is_an_error_of_that_call(monkeypatch):
     def refused(*_):
         raise MemoryError
@@ -78,6 +81,7 @@ def test_a_call_for_which_a_worker_has_no_memory_is_an_error_of_that_call(monkey
             workers.submit(0, int, "7").result()
 
 
+@FORKED
 def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     context = multiprocessing.get_context("fork")
     end, far_end = processes.channels(context, 0)
@@ -92,6 +96,7 @@ def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     assert capfd.readouterr().err == ""
 
 
+@FORKED
 def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatch, capfd):
     def interrupted(*work):
         os.kill(os.getpid(), signal.SIGINT)
@@ -110,6 +115,7 @@ def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatc
     assert capfd.readouterr().err == ""
 
 
+@FORKED
 def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     handlers = []
     monkeypatch.setattr(
@@ -119,6 +125,7 @@ def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     assert handlers == [signal.SIG_IGN]
 
 
+@FORKED
 def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
     folders = []
     deep = str(tmp_path / ("x" * 90))
@@ -181,6 +188,7 @@ def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(
         np.testing.assert_array_equal(quarters[name], array / 4)
 
 
+@FORKED
 def test_what_fits_into_the_block_does_not_pass_the_pipe():
     end, far_end = shared_blocks.channels(multiprocessing, 2**20)
     end.send(np.arange(2**16))  # half a MiB: no pipe takes it while nobody reads
@@ -189,6 +197,7 @@ def test_what_fits_into_the_block_does_not_pass_the_pipe():
     far_end.close()
 
 
+@FORKED
 def test_arrays_in_place_are_those_of_the_block():
     block = shared_blocks.SharedBlock(shared_blocks.anonymous(2**20))
     stored = block.put({"large": np.arange(10_000), "small": np.arange(3)})

@@ -19,6 +19,7 @@ import torch
 from ... import extensions
 from ...errors import UsageError, nearest
 from ...leaves import is_installed
+from ...system.processes import can_be_sent
 from .in_process import Engine, InProcess
 from .pool import WorkerPool, pays, usual_jobs
 from .streams import Streams
@@ -208,6 +209,8 @@ def open_engine(
     clients: all of them; at_most: of these take part in a round.
     Raises UsageError where it cannot run.
     """
+    if not engine and not can_be_sent(clients.method):
+        engine = IN_PROCESS
     name, count = chosen(engine, at_most, str(clients.layout.flat.device))
     kind = kind_of(name)
     return kind.open(clients, count, at_most) if kind else nullcontext(clients)
