@@ -129,7 +129,7 @@ def test_an_unfinished_run_that_began_earlier_is_not(work, monkeypatch, caplog):
 def test_a_result_is_a_path_and_is_found_by_its_folder(work):
     result = Run.at(work / "runs" / "fedavg")
     assert str(result) == str(work / "runs" / "fedavg" / "run.json")
-    with pytest.raises(FedcliError, match="run.json"):
+    with pytest.raises(FedcliError, match=r"run\.json"):
         _ = Scores.at(work / "runs" / "fedavg" / "run.json").body
 
 
