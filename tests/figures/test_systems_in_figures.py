@@ -78,8 +78,8 @@ def systems(folder):
 
 def test_the_images_of_a_system_are_those_of_its_first_run(systems):
     fedavg, fedheal = systems
-    assert fedavg.run_name == "FedAvg, seed 0"
-    assert fedheal.run_name == "FedHEAL, seed 0"
+    assert fedavg.run_name == "FedAvg (2 seeds), seed 0"
+    assert fedheal.run_name == "FedHEAL (2 seeds), seed 0"
     assert list(fedavg.versions) == ["clean"]
     assert fedavg.groupings == ["sex"]
     assert fedavg.images("clean", "sex").by_patient
@@ -88,8 +88,8 @@ def test_the_images_of_a_system_are_those_of_its_first_run(systems):
 @pytest.mark.parametrize(
     ("version", "attribute", "sentence"),
     [
-        ("corrupted", "", "FedHEAL, seed 0 has no corrupted test images"),
-        ("clean", "race", "FedHEAL, seed 0 has no scores by 'race'"),
+        ("corrupted", "", "FedHEAL (2 seeds), seed 0 has no corrupted test images"),
+        ("clean", "race", "FedHEAL (2 seeds), seed 0 has no scores by 'race'"),
     ],
 )
 def test_images_that_a_system_does_not_have_are_refused(systems, version, attribute, sentence):
@@ -101,10 +101,10 @@ def test_images_that_a_system_does_not_have_are_refused(systems, version, attrib
 def test_a_heading_has_the_attribute_the_version_and_the_run(systems):
     fedavg, fedheal = systems
     assert fedavg.heading("ROC curves", "sex", "clean") == (
-        "ROC curves by sex, clean test images: FedAvg, seed 0"
+        "ROC curves by sex, clean test images: FedAvg (2 seeds), seed 0"
     )
     assert fedheal.heading("ROC curves", "", "clean") == (
-        "ROC curves, clean test images: FedHEAL, seed 0"
+        "ROC curves, clean test images: FedHEAL (2 seeds), seed 0"
     )
 
 
@@ -130,7 +130,7 @@ def test_the_classes_that_are_drawn_have_images(systems):
 
 def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
     frame = forest.frame(systems, metric="accuracy")
-    assert frame["system"].tolist()[:2] == ["FedAvg", "FedHEAL"]
+    assert frame["system"].tolist()[:2] == ["FedAvg (2 seeds)", "FedHEAL (2 seeds)"]
     assert set(frame["group"]) == {ALL, "f", "m"}
     assert frame["value"].between(0, 100).all()
     assert (frame["low"] < frame["value"]).all()
@@ -144,7 +144,7 @@ def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
 def test_severities_that_were_not_scored_are_asked_for(systems, by, sweep):
     with pytest.raises(NothingToDraw) as refusal:
         severities.frame(systems[1], by=by)
-    assert refusal.value.sentence == f"FedHEAL, seed 0 has no scores by {sweep}"
+    assert refusal.value.sentence == f"FedHEAL (2 seeds), seed 0 has no scores by {sweep}"
     assert refusal.value.hint.startswith("fedcli evaluate RUN --corrupt KIND")
     assert refusal.value.hint.endswith(by and f"--by {by}")
 
