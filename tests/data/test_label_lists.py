@@ -44,7 +44,8 @@ def test_a_quoted_label_may_hold_a_comma():
 
 def test_labels_are_those_that_some_cell_names_without_doubt():
     expected = {"D", "G", "N", "O", "D, G", "A/B"}
-    assert labels_of(["D", "G|N", "['O']", "D, G", "A/B"]) == expected
+    result = labels_of(["D", "G|N", "['O']", "D, G", "A/B"])
+    assert result == expected
 
 
 def test_a_list_with_a_part_that_is_named_nowhere_else_is_doubtful():
@@ -94,6 +95,7 @@ def test_words_of_a_list_are_translated(tmp_path, capsys):
 
 def test_a_doubtful_list_is_warned_of(tmp_path, capsys):
     raw = of_columns(tmp_path, label=["D, X", "D", "G"])
-    assert own_images_folder.listed(raw, multi_label="yes").classes == ["D", "D, X", "G"]
+    result = own_images_folder.listed(raw, multi_label="yes").classes
+    assert result == ["D", "D, X", "G"]
     err = " ".join(capsys.readouterr().err.split())
     assert "'D, X' counts as one label, since no other cell names 'X'" in err

@@ -127,11 +127,13 @@ def test_a_patient_at_a_held_out_hospital_and_at_another_one_is_counted(tmp_path
 def test_merged_datasets_keep_the_patients_that_one_of_them_shares(by_image, work):
     raw = write_hospitals(work / "other", seed=1)
     other = prepared(raw, work, None)
-    merged = fedcli.partition(merge=[f"one={by_image.path}", f"two={other.path}"], work=work)
+    merge = [f"one={by_image.path}", f"two={other.path}"]
+    merged = fedcli.partition(merge=merge, work=work)
     assert of(merged)["test"]["shared"] == 20
     assert of(merged)["test"]["of"] > 28
     dataset = manifest.above(merged.path, "dataset")
-    assert manifest.read(dataset).body[shared_patients.KEY] == of(merged)
+    result = manifest.read(dataset).body[shared_patients.KEY]
+    assert result == of(merged)
 
 
 @pytest.fixture(scope="module")
@@ -182,4 +184,5 @@ def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_trainin
 
 def test_a_dataset_of_somebody_elses_keeps_its_patients_together_by_default():
     assert sources.USUAL["split"] == "unit"
-    assert {*sources.USUAL["splits"]} == {"unit", "image"}
+    result = {*sources.USUAL["splits"]}
+    assert result == {"unit", "image"}

@@ -37,7 +37,8 @@ def raw(tmp_path):
 def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
     listing = rows(raw)
     by_name = {row.id: (row.label, row.patient, row.groups) for row in listing.rows}
-    assert list(by_name) == ["0_left", "0_right", "1_left", "1_right", "4_right"]
+    expected = ["0_left", "0_right", "1_left", "1_right", "4_right"]
+    assert list(by_name) == expected
     assert (
         by_name["0_left"]
         == by_name["0_right"]
@@ -62,7 +63,8 @@ def test_a_line_for_each_eye_a_spreadsheet_and_a_line_for_each_patient_are_read_
     assert rows(raw).tables == ["ODIR-5K/ODIR-5K/data.xlsx"]
     assert rows(raw).rows == expected
     eyes = [[*line, "['N']", line[3 + eye]] for line in PEOPLE for eye in (0, 1)]
-    write_csv(raw / "full_df.csv", [*HEAD, "labels", "filename"], eyes)
+    head = [*HEAD, "labels", "filename"]
+    write_csv(raw / "full_df.csv", head, eyes)
     assert rows(raw).tables == ["full_df.csv"]
     assert rows(raw).rows == expected
 

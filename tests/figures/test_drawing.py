@@ -39,20 +39,27 @@ def grid_of(figure):
 
 def test_lines_differ_in_dashes_too_so_that_print_without_colours_tells_them_apart():
     looks = [look(position) for position in range(len(COLOURS))]
-    assert [each["color"] for each in looks] == list(COLOURS)
-    assert [each["linestyle"] for each in looks][:4] == list(DASHES)
-    assert look(len(COLOURS))["color"] == COLOURS[0]
+    result = [each["color"] for each in looks]
+    assert result == list(COLOURS)
+    result = [each["linestyle"] for each in looks][:4]
+    assert result == list(DASHES)
+    result = look(len(COLOURS))["color"]
+    assert result == COLOURS[0]
     assert look(len(COLOURS))["linestyle"] != look(0)["linestyle"]
 
 
 def test_the_line_of_all_images_is_in_the_colour_of_text():
-    assert look(OF_ALL) == {"color": INK, "linestyle": "-", "linewidth": 2.2}
+    expected = {"color": INK, "linestyle": "-", "linewidth": 2.2}
+    assert look(OF_ALL) == expected
 
 
 def test_points_have_a_marker_and_no_line():
-    assert marked(1) == look(1) | {"marker": MARKERS[1]}
-    assert point(1) == marked(1) | {"linestyle": "", "markersize": 7}
-    assert marked(len(MARKERS))["marker"] == MARKERS[0]
+    expected = look(1) | {"marker": MARKERS[1]}
+    assert marked(1) == expected
+    expected = marked(1) | {"linestyle": "", "markersize": 7}
+    assert point(1) == expected
+    result = marked(len(MARKERS))["marker"]
+    assert result == MARKERS[0]
 
 
 @pytest.mark.parametrize(
@@ -97,20 +104,23 @@ def test_a_name_has_up_to_three_lines(name, lines):
     ],
 )
 def test_panels_are_as_square_as_three_columns_allow(panels, columns, grid):
-    assert grid_of(drawing.drawn(picture_of(panels, columns=columns))) == grid
+    figure = drawing.drawn(picture_of(panels, columns=columns))
+    assert grid_of(figure) == grid
 
 
 def test_a_sheet_is_as_large_as_its_panels_title_and_legend():
     figure = drawing.drawn(picture_of(2, size=(3.0, 2.0)))
-    assert figure.get_size_inches().tolist() == pytest.approx([2 * 3 + 2.2, 2 + 0.6])
+    expected = pytest.approx([2 * 3 + 2.2, 2 + 0.6])
+    assert figure.get_size_inches().tolist() == expected
 
 
 def test_each_panel_has_its_title_and_only_the_lowest_name_a_shared_axis():
     figure = drawing.drawn(picture_of(5, below="round"))
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        f"panel {number}" for number in range(5)
-    ]
-    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "round", "round", "round"]
+    expected = [f"panel {number}" for number in range(5)]
+    result = [axes.get_title(loc="left") for axes in figure.axes]
+    assert result == expected
+    result = [axes.get_xlabel() for axes in figure.axes]
+    assert result == ["", "", "round", "round", "round"]
     shared = figure.axes[0].get_shared_x_axes()
     assert shared.joined(figure.axes[0], figure.axes[4])
 
@@ -131,12 +141,15 @@ def test_a_small_panel_has_small_words_above_it():
 def test_the_legend_names_what_is_drawn_and_is_left_out_where_nothing_is_named():
     figure = drawing.drawn(picture_of(1, legend={"FedAvg": look(0), "mean ± std": BAND}))
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["FedAvg", "mean ± std"]
+    result = [text.get_text() for text in legend.get_texts()]
+    assert result == ["FedAvg", "mean ± std"]
     assert not drawing.drawn(picture_of(1)).legends
 
 
 def test_a_long_title_is_broken_beside_the_legend():
-    figure = drawing.drawn(Picture("word " * 30, picture_of(1).panels))
+    title = "word " * 30
+    panels = picture_of(1).panels
+    figure = drawing.drawn(Picture(title, panels))
     lines = figure.get_suptitle().splitlines()
     assert len(lines) > 1
     assert max(map(len, lines)) <= int((4.1 - 0.7) / 0.105)
@@ -151,9 +164,8 @@ def test_a_picture_without_a_panel_is_refused():
 def test_a_letter_that_no_font_has_is_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        content = drawing.picture_bytes(
-            Picture("\U00012000 cuneiform", picture_of(1).panels), ".png"
-        )
+        picture = Picture("\U00012000 cuneiform", picture_of(1).panels)
+        content = drawing.picture_bytes(picture, ".png")
     assert content.startswith(b"\x89PNG")
 
 
@@ -171,12 +183,14 @@ def test_a_file_has_the_caption_among_its_metadata_and_no_clock(suffix, key):
 def test_several_files_are_written_at_once_into_a_new_folder(tmp_path):
     files = [tmp_path / "new" / f"a.{kind}" for kind in ("png", "svg")]
     drawing.write(picture_of(2), *files)
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a.png", "a.svg"]
+    result = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert result == ["a.png", "a.svg"]
 
 
 def test_a_page_has_a_drawing_for_each_panel_with_its_words():
     panels = [Panel("one", draw_line, "small words"), Panel("", draw_line)]
-    sheet = inline.of_picture(Picture("A title", panels, caption="what it shows"))
+    picture = Picture("A title", panels, caption="what it shows")
+    sheet = inline.of_picture(picture)
     first, second = sheet.figures
     assert sheet.title == "A title"
     assert sheet.legend == "what it shows"
@@ -186,7 +200,8 @@ def test_a_page_has_a_drawing_for_each_panel_with_its_words():
 
 
 def test_words_of_a_panel_are_escaped_on_a_page():
-    sheet = inline.of_picture(Picture("A title", [Panel("a < b", draw_line)]))
+    picture = Picture("A title", [Panel("a < b", draw_line)])
+    sheet = inline.of_picture(picture)
     assert 'aria-label="a &lt; b"' in sheet.figures[0].svg
 
 
@@ -195,7 +210,8 @@ def test_equal_panels_of_two_pictures_have_ids_of_their_own():
         axes.plot([0, 5], [0, 5])
         axes.set_xlim(1, 2)
 
-    sheet = inline.of_picture(Picture("A title", [Panel("one", clip), Panel("two", clip)]))
+    panels = [Panel("one", clip), Panel("two", clip)]
+    sheet = inline.of_picture(Picture("A title", panels))
     identifiers = [set(inline.re.findall(r' id="([^"]+)"', figure.svg)) for figure in sheet.figures]
     assert identifiers[0]
     assert not identifiers[0] & identifiers[1]
@@ -205,7 +221,8 @@ def test_colours_of_the_page_take_the_place_of_those_of_files():
     def draw(axes):
         axes.plot([0, 1], [0, 1], color=COLOURS[1])
 
-    svg = inline.of_picture(Picture("A title", [Panel("one", draw)])).figures[0].svg
+    picture = Picture("A title", [Panel("one", draw)])
+    svg = inline.of_picture(picture).figures[0].svg
     assert "var(--c1)" in svg
     assert COLOURS[1].lower() not in svg.lower()
     assert "var(--ink)" in svg
@@ -222,7 +239,8 @@ def test_colours_of_the_page_take_the_place_of_those_of_files():
     ],
 )
 def test_the_legend_of_a_page_leaves_out_a_lone_line_and_the_band(legend, names):
-    keys = inline.of_picture(picture_of(1, legend=legend)).keys
+    picture = picture_of(1, legend=legend)
+    keys = inline.of_picture(picture).keys
     assert [key.name for key in keys] == names
 
 

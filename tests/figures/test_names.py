@@ -33,7 +33,8 @@ def labels(*records, **options):
 
 
 def test_runs_of_several_methods_have_the_names_of_the_methods():
-    assert labels(record(), record("FedHEAL", "runs/b")) == ["FedAvg", "FedHEAL"]
+    result = labels(record(), record("FedHEAL", "runs/b"))
+    assert result == ["FedAvg", "FedHEAL"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,8 @@ def test_runs_of_several_methods_have_the_names_of_the_methods():
 )
 def test_runs_of_one_method_have_the_options_in_which_they_differ(options, expected):
     records = [record(folder=f"runs/{k}", **chosen) for k, chosen in enumerate(options)]
-    assert sorted(labels(*records)) == sorted(expected)
+    result = sorted(labels(*records))
+    assert result == sorted(expected)
 
 
 def test_settings_of_a_method_are_written_as_they_are_typed():
@@ -73,8 +75,10 @@ def test_options_that_only_watch_a_training_are_no_part_of_a_name():
 
 
 def test_equal_runs_have_the_names_of_their_folders_or_else_numbers():
-    assert labels(record(folder="runs/a"), record(folder="runs/b")) == ["a", "b"]
-    assert labels(record(folder="x/a"), record(folder="y/a")) == ["FedAvg [1]", "FedAvg [2]"]
+    result = labels(record(folder="runs/a"), record(folder="runs/b"))
+    assert result == ["a", "b"]
+    result = labels(record(folder="x/a"), record(folder="y/a"))
+    assert result == ["FedAvg [1]", "FedAvg [2]"]
 
 
 def test_a_name_that_is_too_long_is_that_of_the_folder():
@@ -89,12 +93,14 @@ def test_a_name_that_is_too_long_is_that_of_the_folder():
 
 def test_an_option_that_is_shown_elsewhere_is_no_part_of_a_name():
     runs = [record("FedAvg", lr=0.1, seed=1), record("FedHEAL", "runs/b", lr=0.2, seed=2)]
-    assert labels(*runs, without="lr") == ["FedAvg", "FedHEAL"]
+    result = labels(*runs, without="lr")
+    assert result == ["FedAvg", "FedHEAL"]
 
 
 def test_training_that_differs_between_methods_is_named_where_seeds_are_not_compared():
     runs = [record("FedAvg", rounds=3), record("FedHEAL", "runs/b", rounds=6)]
-    assert labels(*runs, without="lr") == ["FedAvg (3 rounds)", "FedHEAL (6 rounds)"]
+    result = labels(*runs, without="lr")
+    assert result == ["FedAvg (3 rounds)", "FedHEAL (6 rounds)"]
     assert labels(*runs) == ["FedAvg", "FedHEAL"]
 
 
@@ -102,13 +108,13 @@ def test_runs_that_differ_in_the_seed_are_one_system():
     runs = [record(folder=f"runs/{seed}", seed=seed, lr=0.1) for seed in (0, 1)]
     other = record("FedHEAL", "runs/b", seed=0, lr=0.1)
     systems = names.systems([*runs, other])
-    assert {name: len(group) for name, group in systems.items()} == {"FedAvg": 2, "FedHEAL": 1}
+    result = {name: len(group) for name, group in systems.items()}
+    assert result == {"FedAvg": 2, "FedHEAL": 1}
 
 
 def test_the_training_of_a_run_is_without_seeds_and_method():
-    run = record(
-        data={"partition dirichlet": 1.0, "partition seed": 3}, seed=1, lr=0.1, rounds=6, mu=0.5
-    )
+    data = {"partition dirichlet": 1.0, "partition seed": 3}
+    run = record(data=data, seed=1, lr=0.1, rounds=6, mu=0.5)
     training = names.trained(run, "lr")
     assert training == {"rounds": 6, "partition dirichlet": 1.0, "dataset": "skin"}
 
@@ -145,13 +151,14 @@ GROUPS = {"f": {"accuracy": 0.5}, "m": {"accuracy": None}, "x": {"accuracy": 0.9
 
 def test_numbers_of_groups_have_a_mean_and_a_worst_of_those_that_are_known():
     numbers = series._of_groups(GROUPS)
-    assert numbers == {
+    expected = {
         "average accuracy": pytest.approx(0.7),
         "worst accuracy": 0.5,
         "accuracy of f": 0.5,
         "accuracy of m": None,
         "accuracy of x": 0.9,
     }
+    assert numbers == expected
 
 
 def test_groups_without_a_known_score_have_neither():
@@ -166,14 +173,16 @@ def curve(*values):
 
 
 def test_a_series_as_a_frame_has_a_line_for_each_client_and_round():
-    loss = Series("Loss", "nats", {"north": curve(1.0, 2.0), "south": curve(3.0)})
+    curves = {"north": curve(1.0, 2.0), "south": curve(3.0)}
+    loss = Series("Loss", "nats", curves)
     frame = loss.frame()
     assert frame["client"].tolist() == ["north", "north", "south"]
     assert frame["round"].tolist() == [1, 2, 1]
     assert frame["value"].tolist() == [1, 2, 3]
     assert loss.values.tolist() == [1, 2, 3]
     assert not loss.scalar
-    assert Series("", "", {"": curve(1.0)}).scalar
+    curves = {"": curve(1.0)}
+    assert Series("", "", curves).scalar
 
 
 @pytest.mark.parametrize(("kind", "tested"), [("test", True), ("group", True), ("loss", False)])
@@ -182,15 +191,19 @@ def test_scores_of_the_test_set_are_tested_series(kind, tested):
 
 
 def test_over_runs_has_a_spread_where_two_runs_have_a_round():
+    curves = {"n": curve(1.0, 5.0), "s": curve(3.0, 7.0)}
     runs = [
-        Series("", "", {"n": curve(1.0, 5.0), "s": curve(3.0, 7.0)}),
+        Series("", "", curves),
         Series("", "", {"n": curve(4.0)}),
     ]
     frame = series.over_runs(runs)
     assert frame["value"].tolist() == [3, 6]
-    assert frame["low"][0] == pytest.approx(3 - 2**0.5)
-    assert frame["high"][0] == pytest.approx(3 + 2**0.5)
-    assert frame[["low", "high"]].isna().to_numpy().tolist() == [[False, False], [True, True]]
+    expected = pytest.approx(3 - 2**0.5)
+    assert frame["low"][0] == expected
+    expected = pytest.approx(3 + 2**0.5)
+    assert frame["high"][0] == expected
+    result = frame[["low", "high"]].isna().to_numpy().tolist()
+    assert result == [[False, False], [True, True]]
 
 
 @pytest.mark.parametrize(
@@ -222,4 +235,5 @@ def test_an_option_is_that_of_the_run_or_of_the_nearest_stage(key, value):
         "corruption ratio": 0.5,
         "corruption clients": ["a", "b"],
     }
-    assert series.option(record(data=data, lr=0.1), key) == value
+    result = series.option(record(data=data, lr=0.1), key)
+    assert result == value

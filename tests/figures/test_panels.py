@@ -1,10 +1,11 @@
-"""What each figure draws of a small frame made by hand: positions, names, limits and legends."""
+"""Figures of small frames that are made by hand: positions, names, limits and legends."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pandas import DataFrame
+from tables_of_numbers import rows
 
 from fedcli.figures import drawing
 from fedcli.figures.drawing import COLOURS, INK, MANY
@@ -69,17 +70,21 @@ def test_a_confusion_matrix_has_images_in_its_cells_and_shares_as_colours():
     assert list(panels) == ["all images (n = 40)", "f (n = 5)"]
     whole = panels["all images (n = 40)"]
     assert texts_of(whole.texts) == ["30", "10", "0", "0"]
-    assert whole.images[0].get_array().tolist() == [[0.75, 0.25], [0, 0]]
-    assert (whole.get_xlabel(), whole.get_ylabel()) == ("predicted", "true")
+    result = whole.images[0].get_array().tolist()
+    assert result == [[0.75, 0.25], [0, 0]]
+    result = (whole.get_xlabel(), whole.get_ylabel())
+    assert result == ("predicted", "true")
 
 
 def test_many_classes_have_cells_without_numbers():
     names = [f"class {number}" for number in range(11)]
     lines = [("all images", true, guess, 1) for true in names for guess in names]
     table = framed(lines, ["group", "true", "predicted", "images"])
-    (axes,) = axes_of(confusion.draw(table)).values()
+    picture = confusion.draw(table)
+    (axes,) = axes_of(picture).values()
     assert not axes.texts
-    assert axes.images[0].get_array().shape == (11, 11)
+    result = axes.images[0].get_array().shape
+    assert result == (11, 11)
 
 
 def of_weights(clients, rounds=(1, 2), corrupted=()):
@@ -96,15 +101,20 @@ def test_a_corrupted_client_has_a_dashed_line_of_its_own_colour():
     assert list(picture.legend) == ["north", "south (corrupted)"]
     assert picture.caption == f"{weights.ABOUT} A dashed line is a corrupted client's."
     axes = axes_of(picture)["FedAvg"]
-    assert [line.get_linestyle() for line in axes.lines] == ["-", "--"]
-    assert [line.get_color() for line in axes.lines] == list(MANY[:2])
-    assert points_of(axes) == [[[1, 0.01], [2, 0.02]], [[1, 0.02], [2, 0.03]]]
-    assert axes.get_ylim() == pytest.approx((0, 1.05 * 0.03))
+    result = [line.get_linestyle() for line in axes.lines]
+    assert result == ["-", "--"]
+    result = [line.get_color() for line in axes.lines]
+    assert result == list(MANY[:2])
+    expected = [[[1, 0.01], [2, 0.02]], [[1, 0.02], [2, 0.03]]]
+    assert points_of(axes) == expected
+    expected = pytest.approx((0, 1.05 * 0.03))
+    assert axes.get_ylim() == expected
     assert axes.get_xlabel() == "round"
 
 
 def test_without_corrupted_clients_the_caption_has_no_dashes():
-    assert weights.draw(of_weights(["north", "south"])).caption == weights.ABOUT
+    result = weights.draw(of_weights(["north", "south"])).caption
+    assert result == weights.ABOUT
 
 
 @pytest.mark.parametrize(
@@ -117,7 +127,9 @@ def test_many_clients_have_a_colour_for_each_kind(corrupted, names):
     assert list(picture.legend) == names
     axes = axes_of(picture)["FedAvg"]
     assert len(axes.lines) == 11
-    assert {line.get_color() for line in axes.lines} == set(MANY[: len(names)])
+    expected = set(MANY[: len(names)])
+    result = {line.get_color() for line in axes.lines}
+    assert result == expected
 
 
 def test_of_a_crowd_the_median_and_the_spread_are_drawn():
@@ -125,20 +137,25 @@ def test_of_a_crowd_the_median_and_the_spread_are_drawn():
     picture = weights.draw(of_weights(clients, rounds=[1]))
     assert picture.caption == weights.ABOUT + weights.CROWDED
     axes = axes_of(picture)["FedAvg"]
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[0.31], [0.31]]
+    result = [line.get_ydata().tolist() for line in axes.lines]
+    assert result == [[0.31], [0.31]]
     ends = [band.get_paths()[0].vertices[:, 1] for band in axes.collections]
-    assert [(end.min(), end.max()) for end in ends] == [
+    expected = [
         pytest.approx((0.01, 0.61)),
         pytest.approx((0.07, 0.55)),
     ]
+    result = [(end.min(), end.max()) for end in ends]
+    assert result == expected
 
 
 def test_a_crowd_with_corrupted_clients_has_two_medians():
     clients = [f"c{number}" for number in range(61)]
-    picture = weights.draw(of_weights(clients, corrupted=clients[:2]))
+    corrupted = clients[:2]
+    picture = weights.draw(of_weights(clients, corrupted=corrupted))
     assert " A dashed line is a corrupted clients'." in picture.caption
     axes = axes_of(picture)["FedAvg"]
-    assert {line.get_linestyle() for line in axes.lines} == {"-", "--"}
+    result = {line.get_linestyle() for line in axes.lines}
+    assert result == {"-", "--"}
 
 
 FOREST_COLUMNS = forest.COLUMNS
@@ -164,8 +181,10 @@ def test_systems_stand_side_by_side_within_each_group():
     picture = forest.draw(TWO_SYSTEMS)
     axes = axes_of(picture)["clean test images"]
     first, second = points_of(axes)[:2]
-    assert first == [pytest.approx([80, -0.175]), pytest.approx([70, 0.825])]
-    assert second == [pytest.approx([82, 0.175]), pytest.approx([74, 1.175])]
+    expected = [pytest.approx([80, -0.175]), pytest.approx([70, 0.825])]
+    assert first == expected
+    expected = [pytest.approx([82, 0.175]), pytest.approx([74, 1.175])]
+    assert second == expected
     assert list(picture.legend) == ["FedAvg", "FedHEAL"]
     assert axes.get_xlabel() == "accuracy (%)"
     assert axes.get_ylim() == (1.5, -0.5)
@@ -222,7 +241,8 @@ def test_the_front_is_joined_and_each_system_is_numbered():
     axes = axes_of(picture)["by sex"]
     front, *points = points_of(axes)
     assert front == [[70, 70], [80, 60]]
-    assert points == [[[80, 60]], [[70, 70]], [[75, 55]]]
+    expected = [[[80, 60]], [[70, 70]], [[75, 55]]]
+    assert points == expected
     assert texts_of(axes.texts) == ["1", "2", "3"]
     assert list(picture.legend) == ["1 S0", "2 S1", "3 S2"]
     assert axes.get_xlabel() == "accuracy, all images (%)"
@@ -258,7 +278,8 @@ def test_intervals_are_bars_both_ways_and_are_explained():
 def test_points_without_intervals_have_no_bars():
     table = pairs((80, 60), (70, 70))
     assert "Bars:" not in table.attrs["caption"]
-    assert not axes_of(overall_and_worst.draw(table))["by sex"].collections
+    picture = overall_and_worst.draw(table)
+    assert not axes_of(picture)["by sex"].collections
 
 
 def test_severities_have_a_tick_each_and_a_marked_line_for_each_group():
@@ -267,13 +288,16 @@ def test_severities_have_a_tick_each_and_a_marked_line_for_each_group():
         for group, place in (("all images", -1), ("f", 0))
         for severity in (0, 2, 5)
     ]
-    table = framed(lines, ["kind", "group", "place", "severity", "value"], score="accuracy")
+    columns = ["kind", "group", "place", "severity", "value"]
+    table = framed(lines, columns, score="accuracy")
     picture = severities.draw(table)
     axes = axes_of(picture)["fog"]
     assert axes.get_xticks().tolist() == [0, 2, 5]
     assert axes.get_ylabel() == "accuracy (%)"
-    assert points_of(axes) == [[[0, 81], [2, 71], [5, 56]], [[0, 80], [2, 70], [5, 55]]]
-    assert [line.get_color() for line in axes.lines] == [INK, COLOURS[0]]
+    expected = [rows("0 81; 2 71; 5 56"), rows("0 80; 2 70; 5 55")]
+    assert points_of(axes) == expected
+    result = [line.get_color() for line in axes.lines]
+    assert result == [INK, COLOURS[0]]
 
 
 def of_curves(*lines):
@@ -295,7 +319,8 @@ def test_a_system_of_several_seeds_has_a_band_and_the_legend_says_of_what():
 
 def test_without_a_spread_the_legend_has_none():
     table = of_curves(("loss", "A", 1, 5.0, np.nan, np.nan, 0, "Training loss", "mean"))
-    assert list(convergence.draw(table).legend) == ["A"]
+    result = list(convergence.draw(table).legend)
+    assert result == ["A"]
 
 
 def test_series_of_one_title_and_another_unit_have_panels_of_their_own():
@@ -304,7 +329,8 @@ def test_series_of_one_title_and_another_unit_have_panels_of_their_own():
         ("b", "A", 1, 5.0, np.nan, np.nan, 0, "Loss", "bits"),
     )
     panels = convergence.draw(table).panels
-    assert [panel.title for panel in panels] == ["Loss", "Loss"]
+    result = [panel.title for panel in panels]
+    assert result == ["Loss", "Loss"]
 
 
 def of_histogram(chance):
@@ -317,13 +343,16 @@ def of_histogram(chance):
 
 
 def test_bars_of_runs_stand_side_by_side_in_their_bin():
-    axes = axes_of(histograms.draw(of_histogram(np.nan)))["after 10 rounds"]
+    picture = histograms.draw(of_histogram(np.nan))
+    axes = axes_of(picture)["after 10 rounds"]
     middles = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
     width = 0.85 * 0.5 / 2
-    assert middles == pytest.approx(
+    expected = pytest.approx(
         [0.25 - width / 2, 0.75 - width / 2, 0.25 + width / 2, 0.75 + width / 2]
     )
-    assert [bar.get_height() for bar in axes.patches] == [40, 40, 60, 60]
+    assert middles == expected
+    result = [bar.get_height() for bar in axes.patches]
+    assert result == [40, 40, 60, 60]
     assert axes.get_ylabel() == "parameters (%)"
 
 
@@ -335,28 +364,33 @@ def test_bars_of_runs_stand_side_by_side_in_their_bin():
     ],
 )
 def test_the_coin_is_in_the_legend_where_it_is_drawn(chance, names):
-    assert list(histograms.draw(of_histogram(chance)).legend) == names
+    result = list(histograms.draw(of_histogram(chance)).legend)
+    assert result == names
 
 
 def test_counts_of_up_to_seven_values_are_bars_and_of_more_a_map():
     few = [("class", client, value, 5) for client in ("n", "s") for value in "ab"]
     many = [("site", client, value, 5) for client in ("n", "s") for value in "abcdefgh"]
-    table = framed([*few, *many], ["attribute", "client", "value", "images"])
+    lines = [*few, *many]
+    table = framed(lines, ["attribute", "client", "value", "images"])
     figure = drawing.drawn(counts.draw(table))
     by_class, by_site = figure.axes[:2]
     assert len(by_class.patches) == 4
     assert not by_class.images
-    assert by_site.images[0].get_array().shape == (2, 8)
+    result = by_site.images[0].get_array().shape
+    assert result == (2, 8)
 
 
 def test_the_divergence_stands_beside_the_images():
     lines = [("n", "a", 5, 0.5), ("n", "b", 0, np.nan), ("s", "a", 1, 2.0), ("s", "b", 2, 1.0)]
     table = framed(lines, ["client", "value", "images", "w"])
     panels = axes_of(divergence.draw(table))
-    assert list(panels)[:3] == ["all clients", "by client", "w by client"]
+    result = list(panels)[:3]
+    assert result == ["all clients", "by client", "w by client"]
     together = [bar.get_width() for bar in panels["all clients"].patches]
     assert together == [6, 2]
-    assert panels["w by client"].images[0].get_array().mask.tolist() == [
+    result = panels["w by client"].images[0].get_array().mask.tolist()
+    assert result == [
         [False, True],
         [False, False],
     ]
@@ -368,13 +402,17 @@ def test_singular_values_have_a_scale_of_their_own_and_cosines_one_up_to_1():
     panels = axes_of(adapters.draw(table))
     values = panels["S, singular values"].images[0]
     cosines = panels["U'U, cosines"].images[0]
-    assert (values.norm.vmin, values.norm.vmax) == (-4, 4)
-    assert (cosines.norm.vmin, cosines.norm.vmax) == (-1, 1)
+    result = (values.norm.vmin, values.norm.vmax)
+    assert result == (-4, 4)
+    result = (cosines.norm.vmin, cosines.norm.vmax)
+    assert result == (-1, 1)
 
 
 def test_singular_values_that_are_all_0_are_drawn_all_the_same():
-    table = framed([("S", "f", "0", 0.0)], ["matrix", "row", "column", "value"])
-    (axes, *_) = axes_of(adapters.draw(table)).values()
+    lines = [("S", "f", "0", 0.0)]
+    table = framed(lines, ["matrix", "row", "column", "value"])
+    picture = adapters.draw(table)
+    (axes, *_) = axes_of(picture).values()
     assert axes.images[0].norm.vmax == 1
 
 
@@ -385,23 +423,26 @@ def test_a_class_has_a_colour_and_a_client_a_marker():
         for client in ("north", "south")
         for name in ("ill", "well")
     ]
-    table = framed(lines, ["space", "client", "class", "x", "y"])
+    columns = ["space", "client", "class", "x", "y"]
+    table = framed(lines, columns)
     picture = features.draw(table)
     assert list(picture.legend) == ["ill", "well", "north", "south"]
     panels = axes_of(picture)
     assert list(panels) == ["without projector", "with projector"]
     marks = [(line.get_color(), line.get_marker()) for line in panels["with projector"].lines]
-    assert marks == [
+    expected = [
         (COLOURS[0], "o"),
         (COLOURS[1], "o"),
         (COLOURS[0], "s"),
         (COLOURS[1], "s"),
     ]
+    assert marks == expected
 
 
 @pytest.mark.parametrize(("count", "different"), [(7, 7), (8, 8), (40, 40)])
 def test_many_classes_have_colours_enough(count, different):
-    assert len({tuple(colour) for colour in features._colours(count)}) == different
+    result = len({tuple(colour) for colour in features._colours(count)})
+    assert result == different
 
 
 @pytest.mark.parametrize(
@@ -415,7 +456,8 @@ def test_many_classes_have_colours_enough(count, different):
 def test_points_that_do_not_span_a_plane_have_zeros(table):
     plane = features.in_the_plane(table, "pca", seed=0)
     assert plane.shape == (len(table), 2)
-    assert plane[:, 1] == pytest.approx(np.zeros(len(table)))
+    expected = pytest.approx(np.zeros(len(table)))
+    assert plane[:, 1] == expected
 
 
 def images_of(y, chances, ids=None):
@@ -427,27 +469,33 @@ def images_of(y, chances, ids=None):
     )
 
 
-WRONG = images_of([0, 0, 0, 1], [[0.2, 0.8], [0.1, 0.9], [0.9, 0.1], [0.8, 0.2]])
+WRONG = images_of([0, 0, 0, 1], rows("0.2 0.8; 0.1 0.9; 0.9 0.1; 0.8 0.2"))
 
 
 def test_errors_are_listed_from_the_surest_with_their_true_class():
     lines = errors._lines(WRONG, "")
-    assert [(group, name, guess, true) for group, name, guess, _, true in lines] == [
+    expected = [
         ("all images", "image-1", "well", "ill"),
         ("all images", "image-0", "well", "ill"),
         ("all images", "image-3", "ill", "well"),
     ]
+    result = [(group, name, guess, true) for group, name, guess, _, true in lines]
+    assert result == expected
 
 
 def test_errors_by_group_leave_out_all_images_and_of_several_labels_there_are_none():
-    assert [line[0] for line in errors._lines(WRONG, "sex")] == ["f", "m", "m"]
-    several = images_of([[0, 1]], [[0.5, 0.5]])
+    result = [line[0] for line in errors._lines(WRONG, "sex")]
+    assert result == ["f", "m", "m"]
+    chances = [[0.5, 0.5]]
+    several = images_of([[0, 1]], chances)
     assert errors._lines(several, "") == []
 
 
 def test_of_equal_errors_the_first_by_id_comes_first():
-    images = images_of([0, 0], [[0.2, 0.8], [0.2, 0.8]], ids=["b", "a"])
-    assert errors.worst(images, np.arange(2)) == [1, 0]
+    chances = [[0.2, 0.8], [0.2, 0.8]]
+    images = images_of([0, 0], chances, ids=["b", "a"])
+    result = errors.worst(images, np.arange(2))
+    assert result == [1, 0]
 
 
 def test_an_error_has_its_group_above_it_and_its_pixels_as_they_are():
@@ -465,9 +513,8 @@ def test_an_error_has_its_group_above_it_and_its_pixels_as_they_are():
 def test_of_a_volume_the_middle_slice_is_shown(channels, shape):
     pixels = np.zeros((4, 4, channels), np.uint8)
     pixels[..., channels // 2] = 9
-    axes = drawing.drawn(
-        drawing.Picture("", [drawing.Panel("", lambda axes: errors.show_image(pixels, axes))])
-    ).axes[0]
+    panels = [drawing.Panel("", lambda axes: errors.show_image(pixels, axes))]
+    axes = drawing.drawn(drawing.Picture("", panels)).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == shape
     assert shown.max() == 9
@@ -476,9 +523,11 @@ def test_of_a_volume_the_middle_slice_is_shown(channels, shape):
 def test_reconstructions_have_their_psnr_above_them():
     pixels = [np.zeros((2, 2, 1), np.uint8)] * 2
     lines = [(reconstructions.finished.ORIGINAL, 0, 12.34), ("last", 0, 20.0)]
-    table = framed(lines, ["shown", "image", "psnr"], pixels=pixels)
+    columns = ["shown", "image", "psnr"]
+    table = framed(lines, columns, pixels=pixels)
     picture = reconstructions.draw(table)
-    assert [panel.title for panel in picture.panels] == [
+    result = [panel.title for panel in picture.panels]
+    assert result == [
         "original\nmean image 12.3 dB",
         "from the\nlast model 20.0 dB",
     ]
@@ -522,7 +571,8 @@ def test_a_step_is_a_box_with_its_images_and_words_beside_it():
     ],
 )
 def test_what_was_left_out_is_counted_by_its_reason(reasons, words):
-    assert flow._left_out([{"why": reason} for reason in reasons]) == words
+    result = flow._left_out([{"why": reason} for reason in reasons])
+    assert result == words
 
 
 def test_a_scheme_is_described_in_its_own_words():
@@ -542,10 +592,13 @@ def test_the_quality_of_images_has_a_line_for_each_hospital_and_the_extremes():
         for site in ("north", "south"):
             lines += [(measure.name, site, value, 50.0) for value in (1.0, 2.0)]
     image = np.zeros((2, 2, 1), np.uint8)
-    table = framed(lines, ["measure", "site", "value", "share"], cases=[("lowest", image)])
+    columns = ["measure", "site", "value", "share"]
+    cases = [("lowest", image)]
+    table = framed(lines, columns, cases=cases)
     picture = quality.draw(table)
     titles = [panel.title for panel in picture.panels]
-    assert titles[0] == f"{MEASURE.title} ({MEASURE.unit})"
+    expected = f"{MEASURE.title} ({MEASURE.unit})"
+    assert titles[0] == expected
     assert titles[-1] == "lowest"
     axes = axes_of(picture)[titles[0]]
     assert len(axes.lines) == 2
@@ -563,7 +616,8 @@ CURVE = [
 
 def of_answers():
     lines = [(x, y, y - 0.1, y + 0.1, "ill", group, place, 0.3) for group, place, x, y in CURVE]
-    return framed(lines, answers.COLUMNS, sizes={"all images": 80, "f": 40})
+    sizes = {"all images": 80, "f": 40}
+    return framed(lines, answers.COLUMNS, sizes=sizes)
 
 
 @pytest.mark.parametrize("kind", answers.KINDS, ids=lambda kind: kind.name)
@@ -572,12 +626,15 @@ def test_a_curve_of_a_group_has_a_band_and_that_of_all_images_none(kind):
     assert list(picture.legend) == ["all images", "f (n = 40)"]
     axes = axes_of(picture)["ill"]
     assert len(axes.collections) == 1
-    assert (axes.get_xlabel(), axes.get_ylabel()) == kind.axes
+    result = (axes.get_xlabel(), axes.get_ylabel())
+    assert result == kind.axes
     curves = [line for line in axes.lines if line.get_linewidth() >= 1.5]
-    assert [line.get_xydata().tolist() for line in curves] == [
+    expected = [
         [[0, 0.1], [1, 0.9]],
         [[0, 0.2], [1, 0.8]],
     ]
+    result = [line.get_xydata().tolist() for line in curves]
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -591,16 +648,19 @@ def test_a_curve_of_a_group_has_a_band_and_that_of_all_images_none(kind):
 )
 def test_the_axis_of_a_curve_is_of_shares_or_of_net_benefit(name, limits):
     (kind,) = [kind for kind in answers.KINDS if kind.name == name]
-    axes = axes_of(answers.draw(kind, of_answers()))["ill"]
+    picture = answers.draw(kind, of_answers())
+    axes = axes_of(picture)["ill"]
     assert axes.get_ylim() == pytest.approx(limits)
 
 
 def test_the_dotted_lines_are_chance_the_share_and_treating_all():
     by_name = {kind.name: kind.beside(0.25) for kind in answers.KINDS}
     assert by_name["roc"] == by_name["reliability"] == ((0, 1), (0, 1))
-    assert by_name["precision-recall"] == (answers.SHARES, (0.25, 0.25))
+    expected = (answers.SHARES, (0.25, 0.25))
+    assert by_name["precision-recall"] == expected
     thresholds, treated = by_name["decision"]
-    assert treated[0] == pytest.approx(0.25 - 0.75 * thresholds[0] / (1 - thresholds[0]))
+    expected = pytest.approx(0.25 - 0.75 * thresholds[0] / (1 - thresholds[0]))
+    assert treated[0] == expected
     assert np.isnan(treated[-1])  # below what the axis shows
 
 
@@ -610,9 +670,8 @@ def test_the_dotted_lines_are_chance_the_share_and_treating_all():
 )
 def test_the_caption_says_what_is_left_out(by, classes, limits):
     names = [f"c{number}" for number in range(classes)]
-    images = SimpleNamespace(
-        classes=names, groupings={"sex": (np.array([0, 1]), ["f", "m"])}, by_patient=True
-    )
+    groupings = {"sex": (np.array([0, 1]), ["f", "m"])}
+    images = SimpleNamespace(classes=names, groupings=groupings, by_patient=True)
     kind = answers.KINDS[0]
     caption = answers._caption(kind, images, by)
     assert caption.startswith(f"{kind.about} This figure shows the last round")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from pandas import DataFrame
+from tables_of_numbers import rows
 
 from fedcli.figures import shapes
 from fedcli.figures.drawing import COLOURS, MARKERS, look, marked
@@ -39,11 +40,16 @@ def texts_of(ticks):
 def test_each_name_has_a_line_of_its_colour_in_the_order_of_the_table(axes):
     draw_lines(axes, xlabel="rounds", ylabel="loss")
     first, second = axes.lines
-    assert first.get_xydata().tolist() == [[1, 5], [2, 6], [3, 7]]
-    assert second.get_xydata().tolist() == [[1, 1], [2, 2]]
-    assert [first.get_color(), second.get_color()] == [COLOURS[1], COLOURS[0]]
-    assert [first.get_linestyle(), second.get_linestyle()] == ["--", "-"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("rounds", "loss")
+    expected = rows("1 5; 2 6; 3 7")
+    assert first.get_xydata().tolist() == expected
+    expected = [[1, 1], [2, 2]]
+    assert second.get_xydata().tolist() == expected
+    expected = [COLOURS[1], COLOURS[0]]
+    assert [first.get_color(), second.get_color()] == expected
+    result = [first.get_linestyle(), second.get_linestyle()]
+    assert result == ["--", "-"]
+    result = (axes.get_xlabel(), axes.get_ylabel())
+    assert result == ("rounds", "loss")
 
 
 def test_only_names_with_bounds_have_a_band(axes):
@@ -80,12 +86,14 @@ def test_rounds_have_whole_numbers_along_their_axis(axes):
     ],
 )
 def test_a_value_between_two_gaps_is_alone(finite, expected):
-    assert shapes.alone(np.array(finite)).tolist() == expected
+    result = shapes.alone(np.array(finite)).tolist()
+    assert result == expected
 
 
 def test_a_short_curve_has_a_dot_at_each_finite_value(axes):
     shapes.line(axes, np.array([[1, 5.0], [2, np.nan], [3, 6.0]]))
-    assert axes.lines[0].get_markevery() == [0, 2]
+    result = axes.lines[0].get_markevery()
+    assert result == [0, 2]
 
 
 def test_a_long_curve_has_dots_at_lonely_values_alone(axes):
@@ -114,7 +122,8 @@ def test_a_matrix_has_a_cell_for_each_row_and_column_with_their_names(axes):
 
 
 def test_numbers_on_dark_cells_are_white(axes):
-    shapes.matrix(CELLS, axes, texts=np.array([[90, 10], [30, 70]]))
+    texts = np.array([[90, 10], [30, 70]])
+    shapes.matrix(CELLS, axes, texts=texts)
     numbers = {text.get_position(): text for text in axes.texts}
     assert numbers[0, 0].get_text() == "90"
     assert numbers[1, 0].get_text() == "10"
@@ -124,59 +133,72 @@ def test_numbers_on_dark_cells_are_white(axes):
 
 @pytest.mark.parametrize(("names", "turn"), [(["a", "bc"], 0), (["a", "abc"], 90)])
 def test_long_names_below_a_matrix_are_turned(axes, names, turn):
-    shapes.matrix(DataFrame([[1.0, 2.0]], columns=names), axes)
-    assert {label.get_rotation() for label in axes.get_xticklabels()} == {turn}
+    cells = DataFrame([[1.0, 2.0]], columns=names)
+    shapes.matrix(cells, axes)
+    result = {label.get_rotation() for label in axes.get_xticklabels()}
+    assert result == {turn}
 
 
 def test_cells_without_images_stay_white_and_far_numbers_have_a_logarithmic_scale(axes):
     cells = DataFrame([[0, 1], [50, 900]], columns=["a", "b"])
     shapes.amounts(cells, axes, "images")
     (image,) = axes.images
-    assert image.get_array().mask.tolist() == [[True, False], [False, False]]
+    expected = [[True, False], [False, False]]
+    assert image.get_array().mask.tolist() == expected
     assert type(image.norm).__name__ == "LogNorm"
     scale = axes.figure.axes[1]
     assert scale.get_ylabel() == "images"
 
 
 def test_near_numbers_have_an_even_scale_from_0(axes):
-    shapes.amounts(DataFrame([[5, 9]], columns=["a", "b"]), axes, "images")
+    cells = DataFrame([[5, 9]], columns=["a", "b"])
+    shapes.amounts(cells, axes, "images")
     assert axes.images[0].norm.vmin == 0
-    assert type(axes.images[0].norm).__name__ == "Normalize"
+    result = type(axes.images[0].norm).__name__
+    assert result == "Normalize"
 
 
 def test_bars_of_several_values_follow_one_another(axes):
     cells = DataFrame({"ill": [3, 1], "well": [2, 5]}, index=["north", "south"])
     shapes.bars(cells, axes, "images")
     places = [(bar.get_x(), bar.get_width(), bar.get_y() + 0.4) for bar in axes.patches]
-    assert np.array(places).tolist() == [[0, 3, 0], [0, 1, 1], [3, 2, 0], [1, 5, 1]]
+    expected = rows("0 3 0; 0 1 1; 3 2 0; 1 5 1")
+    assert np.array(places).tolist() == expected
     assert texts_of(axes.get_yticklabels()) == ["north", "south"]
-    assert texts_of(axes.get_legend().get_texts()) == ["ill", "well"]
+    result = texts_of(axes.get_legend().get_texts())
+    assert result == ["ill", "well"]
     assert axes.yaxis_inverted()
     assert axes.get_xscale() == "linear"
 
 
 def test_bars_of_one_value_have_no_legend_and_may_be_logarithmic(axes):
-    shapes.bars(DataFrame({"images": [3, 900]}, index=["a", "b"]), axes, "images")
+    cells = DataFrame({"images": [3, 900]}, index=["a", "b"])
+    shapes.bars(cells, axes, "images")
     assert axes.get_legend() is None
     assert axes.get_xscale() == "log"
     assert axes.get_xlabel() == "images"
 
 
 def test_a_wide_table_keeps_the_order_in_which_names_come():
-    long = table_of(client=["z", "z", "a", "a"], value=["y", "x", "y", "x"], images=[1, 2, 3, 4])
+    client = ["z", "z", "a", "a"]
+    images = [1, 2, 3, 4]
+    long = table_of(client=client, value=["y", "x", "y", "x"], images=images)
     wide = shapes.wide(long, "client", "value", "images")
     assert list(wide.index) == ["z", "a"]
     assert list(wide.columns) == ["y", "x"]
-    assert wide.to_numpy().tolist() == [[1, 2], [3, 4]]
+    expected = [[1, 2], [3, 4]]
+    assert wide.to_numpy().tolist() == expected
 
 
 @pytest.mark.parametrize(
     ("count", "shown"), [(1, [0]), (30, list(range(30))), (31, list(range(0, 31, 2)))]
 )
 def test_of_many_names_every_second_is_written(axes, count, shown):
-    shapes.name_ticks(axes.xaxis, [f"n{number}" for number in range(count)])
+    names = [f"n{number}" for number in range(count)]
+    shapes.name_ticks(axes.xaxis, names)
     assert axes.get_xticks().tolist() == shown
-    assert texts_of(axes.get_xticklabels()) == [f"n{number}" for number in shown]
+    expected = [f"n{number}" for number in shown]
+    assert texts_of(axes.get_xticklabels()) == expected
 
 
 @pytest.mark.parametrize(
@@ -204,25 +226,29 @@ def test_values_that_spread_far_have_another_scale(axes, values, scale):
     ("value", "text"), [(0.001, "0.001"), (0.00001, "1e-5"), (1e6, "1e+06"), (20.0, "20")]
 )
 def test_numbers_along_a_logarithmic_axis_are_plain(axes, value, text):
-    shapes.stretch(axes, np.array([1.0, 5000.0]))
+    values = np.array([1.0, 5000.0])
+    shapes.stretch(axes, values)
     assert axes.yaxis.get_major_formatter()(value, None) == text
 
 
 def test_a_logarithmic_axis_of_few_decades_has_ticks_between_them(axes):
     axes.set_ylim(1, 100)
-    shapes.stretch(axes, np.array([1.0, 100.0]))
+    values = np.array([1.0, 100.0])
+    shapes.stretch(axes, values)
     ticks = axes.get_yticks()
     assert {2, 5, 20, 50} <= set(ticks)
 
 
 def test_an_axis_with_zero_is_even_up_to_the_smallest_number(axes):
-    assert shapes.scaled(axes, np.array([0.0, 0.5, 900.0]), "x") == "symlog"
+    result = shapes.scaled(axes, np.array([0.0, 0.5, 900.0]), "x")
+    assert result == "symlog"
     assert axes.xaxis.get_transform().linthresh == 0.5
 
 
 def test_looks_follow_the_column_of_places_or_the_order_of_names():
     table = table_of(name=["b", "a", "b"])
-    assert shapes.looks_of(table, "name") == {"b": look(0), "a": look(1)}
+    expected = {"b": look(0), "a": look(1)}
+    assert shapes.looks_of(table, "name") == expected
     table["place"] = [3, 0, 3]
     looks = shapes.looks_of(table, "name", marked)
     assert looks["b"]["marker"] == MARKERS[3]
@@ -231,12 +257,14 @@ def test_looks_follow_the_column_of_places_or_the_order_of_names():
 
 def test_a_caption_ends_with_the_number_of_images():
     table = shapes.titled(table_of(), "A title", "What it shows.", 1234, score="accuracy")
-    assert table.attrs == {
+    expected = {
         "title": "A title",
         "caption": "What it shows. n = 1,234 images.",
         "score": "accuracy",
     }
-    assert shapes.titled(table_of(), "A title").attrs["caption"] == ""
+    assert table.attrs == expected
+    result = shapes.titled(table_of(), "A title").attrs["caption"]
+    assert result == ""
 
 
 def test_a_picture_has_the_words_of_its_frame():
@@ -250,7 +278,9 @@ def test_a_picture_has_the_words_of_its_frame():
 
 
 def test_a_panel_is_of_the_lines_of_one_value(axes):
-    table = table_of(kind=["x", "y", "x"], number=[1, 2, 3])
+    kind = ["x", "y", "x"]
+    number = [1, 2, 3]
+    table = table_of(kind=kind, number=number)
     drawn = []
 
     def draw(part, axes):
@@ -259,6 +289,8 @@ def test_a_panel_is_of_the_lines_of_one_value(axes):
     panels = shapes.panels(table, "kind", draw, "kind {}".format, words="small words")
     for panel in panels:
         panel.draw(axes)
-    assert [panel.title for panel in panels] == ["kind x", "kind y"]
-    assert [panel.about for panel in panels] == ["small words", "small words"]
+    result = [panel.title for panel in panels]
+    assert result == ["kind x", "kind y"]
+    result = [panel.about for panel in panels]
+    assert result == ["small words", "small words"]
     assert drawn == [[1, 3], [2]]

@@ -24,27 +24,34 @@ def images(groups=("a", "b", "c"), group_of=GROUP_OF, y=None):
     chances = np.linspace(0, 1, 2 * count).reshape(count, 2)
     ids = np.array([f"i{number}" for number in range(count)])
     groupings = {"sex": (group_of, list(groups))}
-    return AnsweredImages(["ill", "well"], ids, chances, y, np.arange(count), True, groupings)
+    units = np.arange(count)
+    return AnsweredImages(["ill", "well"], ids, chances, y, units, True, groupings)
 
 
 def test_members_are_all_images_and_then_each_group_that_has_any():
-    members = images(groups=("a", "b", "c", "none")).members("sex")
-    assert [(name, position) for name, position, _ in members] == [
+    groups = ("a", "b", "c", "none")
+    members = images(groups=groups).members("sex")
+    expected = [
         (ALL, OF_ALL),
         ("a", 0),
         ("b", 1),
         ("c", 2),
     ]
-    assert [rows.tolist() for _, _, rows in members] == [
+    result = [(name, position) for name, position, _ in members]
+    assert result == expected
+    expected = [
         [0, 1, 2, 3, 4, 5, 6],
         [0],
         [1, 2],
         [3, 4, 5],
     ]
+    result = [rows.tolist() for _, _, rows in members]
+    assert result == expected
 
 
 def test_without_an_attribute_there_are_all_images_alone():
-    assert [name for name, _, _ in images().members("")] == [ALL]
+    result = [name for name, _, _ in images().members("")]
+    assert result == [ALL]
 
 
 def test_of_many_groups_the_seven_largest_are_shown_in_their_order():
@@ -52,15 +59,19 @@ def test_of_many_groups_the_seven_largest_are_shown_in_their_order():
     group_of = np.repeat(np.arange(9), sizes)
     names = [f"g{number}" for number in range(9)]
     members = images(names, group_of).members("sex")[1:]
-    assert [name for name, _, _ in members] == ["g1", "g2", "g3", "g4", "g5", "g6", "g7"]
-    assert [position for _, position, _ in members] == list(range(7))
+    expected = ["g1", "g2", "g3", "g4", "g5", "g6", "g7"]
+    result = [name for name, _, _ in members]
+    assert result == expected
+    result = [position for _, position, _ in members]
+    assert result == list(range(7))
 
 
 def test_a_part_is_of_the_images_of_a_group_for_one_class():
     parts = {name: (score, label) for name, _, score, label, _ in images().parts("sex", "well")}
     score, label = parts["b"]
     assert label.tolist() == [1, 0]
-    assert score == pytest.approx(images().chances[[1, 2], 1])
+    expected = pytest.approx(images().chances[[1, 2], 1])
+    assert score == expected
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +84,8 @@ def systems(folder):
     """FedAvg and FedHEAL, of two seeds each."""
     fedavg = [scored(folder / f"a{seed}", model(1, seed), seed=seed) for seed in (0, 1)]
     fedheal = [heal(folder / f"b{seed}", model(2, seed), seed=seed) for seed in (0, 1)]
-    return compared(rows([*fedavg, *fedheal], spread="pooled"))
+    name = [*fedavg, *fedheal]
+    return compared(rows(name, spread="pooled"))
 
 
 def test_the_images_of_a_system_are_those_of_its_first_run(systems):
@@ -109,7 +121,8 @@ def test_a_heading_has_the_attribute_the_version_and_the_run(systems):
 
 
 def test_without_predictions_the_system_says_so(folder):
-    path = scored(folder / "without", model(1, 0))
+    logits = model(1, 0)
+    path = scored(folder / "without", logits)
     (system,) = compared(rows([path]))
     (path.parent / "predictions.h5").unlink()
     assert system.versions == {}
@@ -130,7 +143,8 @@ def test_the_classes_that_are_drawn_have_images(systems):
 
 def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
     frame = forest.frame(systems, metric="accuracy")
-    assert frame["system"].tolist()[:2] == ["FedAvg (2 seeds)", "FedHEAL (2 seeds)"]
+    result = frame["system"].tolist()[:2]
+    assert result == ["FedAvg (2 seeds)", "FedHEAL (2 seeds)"]
     assert set(frame["group"]) == {ALL, "f", "m"}
     assert frame["value"].between(0, 100).all()
     assert (frame["low"] < frame["value"]).all()
@@ -171,7 +185,7 @@ def stand_in(**severity_of):
 
 def test_severities_are_in_rising_order_after_the_clean_images():
     frame = severities.frame(stand_in(), by="sex")
-    assert frame[["group", "severity"]].to_numpy().tolist() == [
+    expected = [
         ["all images", 0],
         ["f", 0],
         ["all images", 2],
@@ -179,7 +193,11 @@ def test_severities_are_in_rising_order_after_the_clean_images():
         ["all images", 5],
         ["f", 5],
     ]
-    assert frame["value"].fillna(-1).tolist() == pytest.approx([90, 40, 50, 40, -1, 40])
+    result = frame[["group", "severity"]].to_numpy().tolist()
+    assert result == expected
+    expected = pytest.approx([90, 40, 50, 40, -1, 40])
+    result = frame["value"].fillna(-1).tolist()
+    assert result == expected
     assert frame.attrs["title"] == "accuracy by severity and sex: FedAvg"
     assert frame.attrs["caption"].endswith("n = 60 images.")
 
@@ -224,10 +242,12 @@ def test_the_usual_figures_of_systems_come_before_those_of_each_run(systems):
     assert names[0] in usual
     assert "forest" in names
     of_runs = [name for name in names if name.endswith(("-fedavg", "-fedheal"))]
-    assert names[-len(of_runs) :] == of_runs
-    assert len(of_runs) == 2 * len(
+    result = names[-len(of_runs) :]
+    assert result == of_runs
+    expected = 2 * len(
         [figure for figure in FIGURES.values() if figure.usual and figure.of == "system"]
     )
+    assert len(of_runs) == expected
 
 
 def test_all_figures_are_drawn_by_each_attribute_metric_and_version(systems):
@@ -240,7 +260,8 @@ def test_all_figures_are_drawn_by_each_attribute_metric_and_version(systems):
 def test_figures_are_selected_by_a_text_in_their_names(systems):
     planned = list(report._planned(systems, ["roc"]))
     selected = report._selected(planned, ["roc-sex"])
-    assert [plan.name for plan in selected] == ["roc-sex-clean-fedavg", "roc-sex-clean-fedheal"]
+    result = [plan.name for plan in selected]
+    assert result == ["roc-sex-clean-fedavg", "roc-sex-clean-fedheal"]
     with pytest.raises(UsageError) as refusal:
         report._selected(planned, ["rok", "forrest"])
     assert refusal.value.sentence == "no figure has 'rok' or 'forrest' in its name"
@@ -252,23 +273,27 @@ def test_figures_of_a_sample_say_so():
     real = SimpleNamespace(scores=SimpleNamespace(sample=False))
     frame = DataFrame()
     frame.attrs["title"] = "A title"
-    assert report.of_sample(frame, [real]).attrs["title"] == "A title"
+    result = report.of_sample(frame, [real]).attrs["title"]
+    assert result == "A title"
     assert "SYNTHETIC" in report.of_sample(frame, [real, sample]).attrs["title"]
 
 
 def test_an_equal_figure_is_drawn_once():
     frames = [DataFrame({"x": [1]}), DataFrame({"x": [2]})]
-    assert report._position(DataFrame({"x": [2]}), frames) == 1
-    assert report._position(DataFrame({"x": [3]}), frames) is None
+    frame = DataFrame({"x": [2]})
+    assert report._position(frame, frames) == 1
+    frame = DataFrame({"x": [3]})
+    assert report._position(frame, frames) is None
 
 
 def test_numbers_of_a_frame_are_plain_and_have_gaps_for_what_is_not_finite():
     frame = DataFrame({"x": [1.0, np.nan, np.inf], 2: ["a", None, "c"]})
-    assert numbers(frame) == [
+    expected = [
         {"x": 1.0, "2": "a"},
         {"x": None, "2": None},
         {"x": None, "2": "c"},
     ]
+    assert numbers(frame) == expected
 
 
 def test_the_options_of_a_figure_are_the_keywords_of_its_frame():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from report_tables import texts
+from tables_of_numbers import rows
 
 from fedcli.reporting.table import (
     Cell,
@@ -128,7 +129,7 @@ def test_numbers_of_another_unit_keep_their_digits():
 
 
 def test_a_part_of_a_table_has_its_columns_in_the_order_that_is_asked_for():
-    table = ReportTable.of("title", ["a", "b", "c"], [[1, 2, 3], [4, 5, 6]], "legend")
+    table = ReportTable.of("title", ["a", "b", "c"], rows("1 2 3; 4 5 6"), "legend")
     part = table.part([2, 0])
     assert [column.name for column in part.columns] == ["c", "a"]
     assert texts(part) == [["3", "1"], ["6", "4"]]
