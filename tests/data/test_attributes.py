@@ -22,7 +22,8 @@ LISTING = Listing(ROWS, {"sex": ["female", "male"]}, "patient_id")
 
 def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
     rows = [list(line) for line in lines]
-    write_csv(folder / "table.csv", head, rows)
+    path = folder / "table.csv"
+    write_csv(path, head, rows)
     return given_tables.joined(LISTING, folder / "table.csv")
 
 

@@ -62,7 +62,8 @@ def test_a_csv_names_images_by_id_file_or_stem_and_clients_by_any_text(tmp_path)
 def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
     rows = [["one", 10, "p"], ["two", 9, "p"], ["three", 9, "q"], ["zero", 9, "q"]]
     path = tmp_path / "c.csv"
-    write_csv(path, ["image", "center", "fold"], rows)
+    head = ["image", "center", "fold"]
+    write_csv(path, head, rows)
     expected = ({"9": [1, 2], "10": [0]}, ["zero"])
     assert read(tmp_path / "c.csv") == expected
     path = tmp_path / "c.csv"
@@ -90,7 +91,8 @@ def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
 
 def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
     (tmp_path / "c.json").write_text('{"z": ["one", "a/one.jpg", "two"], "b": ["one"]}')
-    contents, _ = read(tmp_path / "c.json")
+    path = tmp_path / "c.json"
+    contents, _ = read(path)
     assert list(contents) == ["z", "b"]
     expected = {"z": [0, 1], "b": [0]}
     assert contents == expected

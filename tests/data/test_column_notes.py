@@ -71,7 +71,8 @@ def test_dates_among_classes_are_warned_of(tmp_path, capsys):
     "values", [["2024-03-09", "2024-03-10"], ["May", "June"], ["3-9", "10-19"]]
 )
 def test_a_column_of_dates_or_of_bands_alone_is_no_matter(tmp_path, capsys, values):
-    raw = of_columns(tmp_path, group=values * 2)
+    group = values * 2
+    raw = of_columns(tmp_path, group=group)
     listed(raw, group="group")
     assert "spreadsheet" not in said(capsys)
 
@@ -100,7 +101,8 @@ def test_patients_of_two_sexes_are_counted_and_the_first_is_named(tmp_path, caps
 
 def test_images_without_a_patient_are_no_patient_of_two_sexes(capsys):
     rows = [Row("a", 0, "a", groups={"sex": 0}), Row("b", 0, "b", groups={"sex": 1})]
-    column_notes.note_people(rows, {"sex": ["female", "male"]})
+    attributes = {"sex": ["female", "male"]}
+    column_notes.note_people(rows, attributes)
     assert not said(capsys)
 
 

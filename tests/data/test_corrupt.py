@@ -216,7 +216,8 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
 
     def build(target):
         images = (photo(size, channels, seed=k) for k in range(80))
-        write_pool(target / "pool.h5", rows, images, [])
+        path = target / "pool.h5"
+        write_pool(path, rows, images, [])
         return {
             "name": "toy",
             "title": "toy",

@@ -91,7 +91,8 @@ def test_a_display_table_stands_for_the_window_unless_one_is_asked_for(tmp_path,
     expected = entries[np.clip(RAMP.astype(int) - 500, 0, 999)] * 255 / white
     result = np.abs(picture(path) - expected).max()
     assert result <= 0.5
-    result = picture(path, windows=((2048.0, 4096.0),))
+    windows = ((2048.0, 4096.0),)
+    result = picture(path, windows=windows)
     expected = np.rint(RAMP / 4096 * 255)
     assert np.array_equal(result, expected)
 

@@ -44,7 +44,8 @@ def sample(tmp_path_factory) -> Path:
 def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
     dataset_path = prepared(tmp_path, caltech)
     body = manifest.read(dataset_path).body
-    pool = read_pool(dataset_path.parent / "pool.h5")
+    path = dataset_path.parent / "pool.h5"
+    pool = read_pool(path)
     expected = {"by": "fedheal", "test": 60, "train": 240}
     assert body["split"] == expected
     assert body["attributes"]["domain"] == ["amazon", "caltech", "dslr", "webcam"]

@@ -86,7 +86,8 @@ def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, t
 
 def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys):
     address, requests = server
-    get(tmp_path, plain(f"{address}/broken"))
+    url = f"{address}/broken"
+    get(tmp_path, plain(url))
     assert (tmp_path / "file").read_bytes() == BODY
     (_, range_asked), (_, later_range) = requests
     assert range_asked is None
@@ -318,7 +319,8 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
         )
         with pytest.raises(FedcliError, match=r"1\.3 MB are needed in .*, where 1\.0 MB are free"):
             url = f"{server[0]}/file"
-            get(tmp_path / "new", plain(url))
+            folder = tmp_path / "new"
+            get(folder, plain(url))
         assert not (tmp_path / "new").exists()
         assert not server[1]
 

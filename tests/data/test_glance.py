@@ -39,7 +39,8 @@ def lines(tmp_path, classes, patients, images=IMAGES, **about) -> list[str]:
     path = manifest.stage(
         "dataset", folder=tmp_path / "m", made_by=["prepare"], options={}, parents=[], build=build
     )
-    return glance.of_dataset(path, image_counts.of_manifest(path))
+    counts = image_counts.of_manifest(path)
+    return glance.of_dataset(path, counts)
 
 
 def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):

@@ -52,7 +52,8 @@ def test_a_draw_is_of_the_seed_the_client_the_attribute_and_the_patient_alone():
 def test_nothing_and_everything():
     rows = np.arange(30)
     assert not hidden(pool(), rows, "sex", HOW | {"share": 0.0}, "north").any()
-    body = {"hidden_attributes": HOW | {"share": 1.0}}
+    hidden_attributes = HOW | {"share": 1.0}
+    body = {"hidden_attributes": hidden_attributes}
     assert (groups_without(pool(), rows, body, "north")["sex"] == -1).all()
     assert (
         groups_without(pool(), rows, {"hidden_attributes": HOW}, "south")

@@ -21,7 +21,8 @@ def dataset(work):
 
 
 def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tmp_path):
-    pool = read_pool(dataset.path.parent / "pool.h5")
+    path = dataset.path.parent / "pool.h5"
+    pool = read_pool(path)
     counts = image_counts.of_manifest(dataset.path)
     expected = ["class", *dataset.body["attributes"]]
     assert list(counts) == expected
@@ -93,7 +94,8 @@ def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_n
     capsys.readouterr()
     fedcli.partition(dataset, by=["site"], work=tmp_path)
     assert "their sites" not in capsys.readouterr().err  # which is what divides the clients
-    women = read_pool(dataset.path.parent / "pool.h5")
+    path = dataset.path.parent / "pool.h5"
+    women = read_pool(path)
     names = {0: "north", 1: "south"}
     lines = [
         f"{id},{names[sex]}"

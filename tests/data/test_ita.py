@@ -65,7 +65,8 @@ def test_the_cut_points_belong_to_the_darker_type():
 
 
 def test_the_patches_lie_where_bevan_puts_them():
-    image = uniform((0, 0, 0), 256, 256)
+    rgb = (0, 0, 0)
+    image = uniform(rgb, 256, 256)
     spans = [  # bottom, top, left, right, four corners: rows, then columns
         *((230, 250, 115, 135), (5, 25, 115, 135), (115, 135, 5, 25), (115, 135, 230, 250)),
         *((216, 236, 216, 236), (216, 236, 20, 40), (20, 40, 20, 40), (20, 40, 216, 236)),
@@ -80,7 +81,8 @@ def test_the_patches_lie_where_bevan_puts_them():
 
 
 def test_the_lightest_patch_decides():
-    image = uniform((80, 64, 56), 256, 256)
+    rgb = (80, 64, 56)
+    image = uniform(rgb, 256, 256)
     image[20:40, 216:236] = SKIN
     assert skin_type.skin_type(image, "continuous") == 2
 
@@ -112,7 +114,8 @@ def test_a_hair_is_painted_over_and_a_lesion_stays():
 
 
 def test_faint_lines_are_left_alone():
-    image = uniform((200, 200, 200), 256, 256)
+    rgb = (200, 200, 200)
+    image = uniform(rgb, 256, 256)
     image[:, 122:125] = 190  # exactly as much darker as is allowed
     assert np.array_equal(skin_type.without_hair(image), image)
 
@@ -133,17 +136,20 @@ def test_grey_divides_nothing_by_zero(rule):
     expected = [90, -90, 0]
     assert skin_type.angles(colours, rule).tolist() == expected
     for value in (0, 128, 255):
-        image = uniform((value,) * 3)
+        rgb = (value,) * 3
+        image = uniform(rgb)
         result = skin_type.skin_type(image, rule)
         expected = 6 if value == 0 else 1
         assert result == expected
 
 
 def test_bright_skin_with_a_bluish_cast_is_light_except_by_the_released_rule():
-    image = uniform(SKIN[::-1])
+    rgb = SKIN[::-1]
+    image = uniform(rgb)
     result = skin_type.skin_type(image, "continuous")
     assert result == 1
-    image = uniform(SKIN[::-1])
+    rgb = SKIN[::-1]
+    image = uniform(rgb)
     result = skin_type.skin_type(image, "released")
     assert result == 6
 

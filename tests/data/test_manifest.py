@@ -57,7 +57,8 @@ def test_a_manifest_holds_no_path_of_this_machine(tmp_path):
 
 
 def test_a_chain_can_be_moved_as_a_whole(tmp_path):
-    made_path = make_chain(tmp_path / "old", corrupted=True)
+    work = tmp_path / "old"
+    made_path = make_chain(work, corrupted=True)
     (tmp_path / "old").rename(tmp_path / "new")
     path = tmp_path / "new" / made_path.relative_to(tmp_path / "old")
     result = manifest.verify(path).kind

@@ -52,7 +52,8 @@ def test_one_kind_named_client_by_client_is_the_plain_corruption(parts):
 def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_them(parts):
     mixed = corrupt(parts, client=["client-00=contrast:4", "client-03=gaussian:1"])
     dataset = manifest.parent(mixed.path, "dataset")
-    pool = read_pool(dataset.parent / "pool.h5")
+    path = dataset.parent / "pool.h5"
+    pool = read_pool(path)
     with h5py.File(manifest.parent(mixed.path, "partition").parent / "rows.h5") as file:
         rows_of = {k: set(file[f"train/{k}"][()].tolist()) for k in (0, 3)}
     with h5py.File(mixed.path.parent / "changed.h5") as file:

@@ -113,7 +113,8 @@ def test_a_volume_of_a_whole_body_is_read_slice_by_slice(tmp_path, monkeypatch):
     assert result == (512, 512, 1)
     monkeypatch.setattr(nifti, "MOST", 100_000_000)
     with pytest.raises(Unreadable, match=r"400 slices hold .* voxels, more than 100,000,000"):
-        nifti.read_slices(path, choose(slices="400"), None)
+        choices = choose(slices="400")
+        nifti.read_slices(path, choices, None)
 
 
 def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):

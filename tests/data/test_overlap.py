@@ -28,7 +28,8 @@ def dataset(work: Path, units: list[str], pixels: list[int]) -> Path:
 
 def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
     def build(folder: Path) -> dict:
-        write_pool(folder / "pool.h5", rows, images, [])
+        path = folder / "pool.h5"
+        write_pool(path, rows, images, [])
         size = list(images[0].shape[:2])
         unit = "lesion_id" if any(row.patient for row in rows) else None
         last = max(row.label for row in rows)

@@ -58,7 +58,8 @@ def test_a_group_of_many_numbers_is_asked_about(capsys):
     assert "--age Alter" in capsys.readouterr().err
     column_notes.note_all("scanner", "scanner", ["1", "2", "3"])
     assert not capsys.readouterr().err
-    result = own_columns.with_points(["45,0", "5", ""])
+    column = ["45,0", "5", ""]
+    result = own_columns.with_points(column)
     assert result == ["45.0", "5", ""]
     result = own_columns.with_points(["a,b", "5,0"])
     assert result == ["a,b", "5,0"]

@@ -95,7 +95,8 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
     path = tmp_path / "elsewhere" / "a.jpg"
     save(tmp_path / "a.jpg"), save(path)
     raw = tmp_path / "raw"
-    folder(raw, f"image,label\nb.jpg,x\n{name},y\n", "b.jpg")
+    text = f"image,label\nb.jpg,x\n{name},y\n"
+    folder(raw, text, "b.jpg")
     with pytest.raises(FedcliError) as error:
         listed(raw)
     if "\0" in name:
@@ -398,13 +399,15 @@ def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
 
 def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
-    result = listed(of_columns(tmp_path, label=cells)).classes
+    raw = of_columns(tmp_path, label=cells)
+    result = listed(raw).classes
     assert result == ["0", "1", "2", "carcinoma, NOS"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_a_table_in_an_encoding_with_zero_bytes_is_read_where_it_is_named(tmp_path, encoding):
-    raw = of_columns(tmp_path, label=["ä", "b", "ä"])
+    label = ["ä", "b", "ä"]
+    raw = of_columns(tmp_path, label=label)
     text = (raw / "labels.csv").read_text(encoding="utf-8")
     (raw / "labels.csv").write_text(text, encoding=encoding)
     result = listed(raw, encoding=encoding).classes

@@ -209,7 +209,8 @@ def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path
 
 def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tmp_path, capsys):
     lines = "".join(f"{k:02d}.dcm,{'xy'[k % 2]}\n" for k in range(24))
-    raw = folder(tmp_path, "image,label\n" + lines)
+    text = "image,label\n" + lines
+    raw = folder(tmp_path, text)
     for k in range(24):
         stored = np.full((4, 4), k, np.int16)
         write_slice(raw / f"{k:02d}.dcm", stored, PatientID=f"NAME-{k // 4}")
@@ -243,7 +244,8 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
     raw = tmp_path / "table"
     raw.mkdir()
     for name in ("IM000001", "1.2.840.7", "1.2.840.8", "DICOMDIR"):
-        write_slice(raw / name, ramp, Modality="CT")
+        path = raw / name
+        write_slice(path, ramp, Modality="CT")
     (raw / "README").write_text("words")
     folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
     result = listed(raw)

@@ -168,7 +168,8 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     }
     dataset = prepare("images", multi_label=True, **options)
     body = manifest.read(dataset.path).body
-    pool = read_pool(dataset.path.parent / "pool.h5")
+    path = dataset.path.parent / "pool.h5"
+    pool = read_pool(path)
     assert body["classes"] == ["Mass", "Lung, left"]
     assert body["task"] == MULTI_LABEL
     of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}

@@ -93,7 +93,8 @@ def test_names_that_do_not_fit_the_images_are_refused(tmp_path):
         ({"values": "sex"}, UsageError, "values has 'sex'"),
     ):
         with pytest.raises(error, match=sentence):
-            described(raw, tmp_path / "work", **settings)
+            work = tmp_path / "work"
+            described(raw, work, **settings)
 
 
 def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospitals(tmp_path):

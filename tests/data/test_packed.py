@@ -152,7 +152,8 @@ def test_a_truncated_archive_and_what_is_none_are_refused(tmp_path):
     for content in (path.read_bytes(), b"these are words"):
         path.write_bytes(content)
         with pytest.raises(FedcliError, match=r"shard.tar") as error:
-            packed.read_columns(tmp_path / "raw", ["shard.tar"])
+            raw = tmp_path / "raw"
+            packed.read_columns(raw, ["shard.tar"])
         assert len(str(error.value)) < 400
 
 

@@ -36,7 +36,8 @@ def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp
     blank.put(3, images[3:])
     blank.put(0, images[:3][:, :, ::-1][:, :, ::-1])  # not contiguous
     blank.finish([Row(f"i{k}", 0, None) for k in (0, 2, 4)], [0, 2, 4], [])
-    result = read_pool(tmp_path / "pool.h5").pixels()
+    path = tmp_path / "pool.h5"
+    result = read_pool(path).pixels()
     expected = images[[0, 2, 4]]
     assert np.array_equal(result, expected)
     with pytest.raises(ValueError, match=r"expected uint8 \[n, \(4, 5, 3\)\]"):
@@ -62,7 +63,8 @@ def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
     written = pool(tmp_path / "pool.h5")
     rows = np.array([1, 4])
     path = tmp_path / "site.h5"
-    copy_pool(written, rows, path, written.pixels(rows))
+    pixels = written.pixels(rows)
+    copy_pool(written, rows, path, pixels)
     site = read_pool(tmp_path / "site.h5")
     assert site.id.tolist() == ["ä1", "ä4"]
     result = site.pixels()[:, 0, 0, 0].tolist()
@@ -117,7 +119,8 @@ def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, v
     body |= {"name": "mine", "unit": None, "sites": None}
     record = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
     (tmp_path / "dataset.json").write_text(record.text, encoding="utf-8")
-    result = pool_of(tmp_path / "dataset.json").shape
+    dataset = tmp_path / "dataset.json"
+    result = pool_of(dataset).shape
     assert result == (6, 4, 5, 3)
     with h5py.File(tmp_path / "pool.h5", "a") as file:
         file[name][0] = value

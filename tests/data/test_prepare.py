@@ -250,7 +250,8 @@ def test_the_raw_folder_must_be_given_and_exist_and_be_wanted(tmp_path):
     with pytest.raises(UsageError, match="isic2018 needs the folder of its files"):
         run("isic2018", tmp_path)
     with pytest.raises(FedcliError, match=f"no such folder: {tmp_path}/none"):
-        run("isic2018", tmp_path, raw=tmp_path / "none")
+        raw = tmp_path / "none"
+        run("isic2018", tmp_path, raw=raw)
     with pytest.raises(UsageError, match="toy reads no files"):
         run("toy", tmp_path, raw=tmp_path)
 
@@ -277,7 +278,8 @@ def test_toy_is_enlarged_to_its_cards_size(tmp_path):
 
 
 def test_phantom_names_its_sites(tmp_path):
-    record = manifest.verify(run("phantom", tmp_path))
+    path = run("phantom", tmp_path)
+    record = manifest.verify(path)
     assert record.body["sites"] == "site"
     assert record.body["unit"] == "patient_id"
     expected = {"train": 960, "test": 240, "by": "patient"}

@@ -104,7 +104,8 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
     rows = [[f"i{i:02d}", 0] for i in range(12)]
     write_csv(folder / "train.csv", ["id", "class"], rows)
     with pytest.raises(FedcliError, match="no split column"):
-        run(tmp_path, split_file=folder / "train.csv")
+        split_file = folder / "train.csv"
+        run(tmp_path, split_file=split_file)
     rows = [[f"i{i:02d}", 0] for i in range(12, 15)]
     write_csv(folder / "test.csv", ["id", "class"], rows)
     for name in ("train.csv", "test.csv"):
@@ -227,4 +228,5 @@ def test_an_order_file_needs_a_scheme_that_reads_it():
     from fedcli.stages.partition import scheme_of
 
     with pytest.raises(UsageError, match="--order-file is about a file of clients or --fedism"):
-        scheme_of(PartitionOptions(order_file="train.csv", iid=True), DATASET)
+        options = PartitionOptions(order_file="train.csv", iid=True)
+        scheme_of(options, DATASET)

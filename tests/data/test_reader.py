@@ -32,7 +32,8 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     for i in range(prepare.TURN + 2):
         (tmp_path / f"{i}.png").write_bytes(np.full(1000 + i, i, np.uint8).tobytes())
     rows = [Row(str(i), 0, f"{i}.png") for i in reversed(range(prepare.TURN + 2))]
-    listing = Listing(rows, skipped=[("none.png", "absent")])
+    skipped = [("none.png", "absent")]
+    listing = Listing(rows, skipped=skipped)
     contents = prepare.contents_of(tmp_path, listing)
     expected = sorted([*(row.source for row in rows), "none.png"])
     assert list(contents) == expected
@@ -166,7 +167,8 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
 
 
 def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
-    raw = sources.make_sample("isic2018", tmp_path / "raw")
+    folder = tmp_path / "raw"
+    raw = sources.make_sample("isic2018", folder)
     usual, scaled = (
         prepare.prepare(
             PrepareOptions("isic2018", raw=raw, size=8, scaled_decoding=on, work=tmp_path)

@@ -122,7 +122,8 @@ def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prin
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_both_parts_of_a_sample_have_every_class_and_every_value(sample):
     body = manifest.read(sample.dataset).body
-    pool = read_pool(sample.dataset.parent / "pool.h5")
+    path = sample.dataset.parent / "pool.h5"
+    pool = read_pool(path)
     for part in (0, 1):
         y = pool.y[pool.split == part]
         result = set(y.nonzero()[1] if y.ndim == 2 else y)
@@ -134,7 +135,8 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(sample):
 
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_a_samples_images_all_differ_and_its_classes_do_so_too(sample):
-    pool = read_pool(sample.dataset.parent / "pool.h5")
+    path = sample.dataset.parent / "pool.h5"
+    pool = read_pool(path)
     pixels = pool.pixels().astype(float)  # [N, H, W, C]
     result = len(np.unique(pixels.reshape(len(pixels), -1), axis=0))
     assert result == len(pixels)

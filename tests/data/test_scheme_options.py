@@ -96,7 +96,8 @@ DATASET = {"clients": 4}
     ],
 )
 def test_flags_mean_a_scheme(flags, name, settings):
-    scheme = scheme_of(PartitionOptions(**flags), DATASET)
+    options = PartitionOptions(**flags)
+    scheme = scheme_of(options, DATASET)
     assert scheme.name == name
     result = {key: getattr(scheme, key) for key in settings}
     assert result == settings

@@ -72,7 +72,8 @@ def of(data):
 
 
 def said(data):
-    return shared_patients.of_body(manifest.read(data.path).body)
+    body = manifest.read(data.path).body
+    return shared_patients.of_body(body)
 
 
 def test_the_default_keeps_patients_together_and_says_nothing(raw, work, caplog):

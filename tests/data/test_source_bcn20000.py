@@ -62,7 +62,8 @@ def test_a_lesion_stays_on_one_side(sample):
 
 
 def listed(raw, *lines, head=HEAD):
-    write_csv(raw / "metadata.csv", head, lines)
+    path = raw / "metadata.csv"
+    write_csv(path, head, lines)
     for line in lines:
         (raw / f"{line[0]}.jpg").write_bytes(b"picture")
     return {row.id: row for row in bcn20000.rows(raw, IMAGE).rows}

@@ -70,7 +70,8 @@ def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
 
 
 def test_the_tables_of_the_sites_decide_site_and_part(sample):
-    images = by_id(SLO.rows(sample, choices()))
+    listing = SLO.rows(sample, choices())
+    images = by_id(listing)
     for site in (1, 2, 3):
         for part in ("train", "test"):
             for line in read(sample / f"fairfedmed/meta_site{site}_race_{part}.csv"):
@@ -321,7 +322,8 @@ def test_folds_take_turns_as_the_test_part(sample):
 def test_a_volume_of_32_channels_goes_into_the_pool(sample, tmp_path):
     made_at = prepare("fairfedmed-oct", raw=sample, work=tmp_path, size=10, jobs=1)
     body = manifest.read(made_at).body
-    pool = read_pool(made_at.parent / "pool.h5")
+    path = made_at.parent / "pool.h5"
+    pool = read_pool(path)
     result = (body["channels"], body["sites"], body["count"], pool.shape)
     expected = (
         32,

@@ -366,7 +366,8 @@ def test_missing_tables_and_columns_are_named(raw):
     with refused(r"has no valid\.csv"):
         rows(raw)
     head = TRAIN[:-1]
-    write_csv(raw / "CheXpert-v1.0-small/train.csv", head, [])
+    path = raw / "CheXpert-v1.0-small/train.csv"
+    write_csv(path, head, [])
     (raw / "CheXpert-v1.0-small/valid.csv").write_text("x\n")
     with refused(r"train\.csv has no column 'Pleural Effusion'"):
         rows(raw)

@@ -42,7 +42,8 @@ def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
 @pytest.mark.parametrize("folder", [".", "HAM10000_images_part_1", "HAM10000_images_part_2"])
 def test_skin_images_may_lie_where_the_archives_put_them(tmp_path, folder):
     rows = [["L1", "a", "nv", 45, "male"]]
-    write_skin(tmp_path, rows, images=tmp_path / folder)
+    images = tmp_path / folder
+    write_skin(tmp_path, rows, images=images)
     expected = (Path(folder) / "a.jpg").as_posix()
     result = isic2018.rows(tmp_path, LESION).rows[0].source
     assert result == expected
@@ -74,7 +75,8 @@ def test_the_hospital_comes_from_the_table_beside(tmp_path):
     )
     folds = [["b", "rosendahl", "train"], ["a", "vienna_dias", "test"]]
     path = tmp_path / isic2018.CENTERS
-    write_csv(path, ["image_id", "dataset", "fold"], folds)
+    head = ["image_id", "dataset", "fold"]
+    write_csv(path, head, folds)
     listing = isic2018.rows(tmp_path, LESION)
     assert listing.attributes["center"] == ["rosendahl", "vienna_dias"]
     result = [row.groups["center"] for row in listing.rows]
@@ -149,8 +151,9 @@ def test_the_archives_one_hot_table_works_too(tmp_path):
 def test_a_one_hot_row_with_two_labels_is_an_error(tmp_path):
     head = ["image", *(c.upper() for c in isic2018.CLASSES)]
     rows = [["a", 1, 1, 0, 0, 0, 0, 0]]
+    path = tmp_path / isic2018.TRUTH
     write_csv(
-        tmp_path / isic2018.TRUTH,
+        path,
         head,
         rows,
     )
@@ -161,7 +164,8 @@ def test_a_one_hot_row_with_two_labels_is_an_error(tmp_path):
 def test_a_missing_column_is_named_with_those_found(tmp_path):
     rows = [["L", "a", 1, "male"]]
     path = tmp_path / isic2018.HAM
-    write_csv(path, ["lesion_id", "image_id", "age", "sex"], rows)
+    head = ["lesion_id", "image_id", "age", "sex"]
+    write_csv(path, head, rows)
     with pytest.raises(FedcliError, match=r"HAM10000_metadata.csv has no column 'dx'") as error:
         isic2018.rows(tmp_path, LESION)
     assert error.value.hint == "columns found: lesion_id, image_id, age, sex"

@@ -135,8 +135,9 @@ def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
 def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
     rows = [["ISIC_0000000", *[0] * 8, 1], ["ISIC_0000001", 1, *[0] * 8]]
     head = ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]]
+    path = raw / isic2019.TRUTH
     write_csv(
-        raw / isic2019.TRUTH,
+        path,
         head,
         rows,
     )
@@ -151,10 +152,11 @@ def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
 def test_a_row_without_exactly_one_label_is_an_error(raw, labels, count):
     head = ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]]
     path = raw / isic2019.TRUTH
+    rows = [["ISIC_0000000", *labels]]
     write_csv(
         path,
         head,
-        [["ISIC_0000000", *labels]],
+        rows,
     )
     with refused(f"ISIC_0000000 has {count} labels, expected one"):
         isic2019.rows(raw, LESION)
@@ -229,6 +231,7 @@ def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):
 def test_the_sample_becomes_a_pool(raw):
     work = raw / "work"
     dataset_path = prepare("isic2019", raw=raw, work=work, size=16, jobs=1)
-    pool = read_pool(dataset_path.parent / "pool.h5")
+    path = dataset_path.parent / "pool.h5"
+    pool = read_pool(path)
     assert pool.shape == (64, 16, 16, 3)
     assert set(pool.groups) == {"sex", "age", "anatomic_site"}

@@ -25,7 +25,8 @@ def rows(raw: Path, split: str = "patient"):
 @pytest.fixture
 def raw(tmp_path):
     """The folder of the challenge, its table saved as CSV."""
-    write_csv(tmp_path / "data.csv", HEAD, PEOPLE)
+    path = tmp_path / "data.csv"
+    write_csv(path, HEAD, PEOPLE)
     for line in PEOPLE:
         for name in line[3:5]:
             folder = tmp_path / "ODIR-5K_Training_Images"
@@ -64,7 +65,8 @@ def test_a_line_for_each_eye_a_spreadsheet_and_a_line_for_each_patient_are_read_
     assert rows(raw).rows == expected
     eyes = [[*line, "['N']", line[3 + eye]] for line in PEOPLE for eye in (0, 1)]
     head = [*HEAD, "labels", "filename"]
-    write_csv(raw / "full_df.csv", head, eyes)
+    path = raw / "full_df.csv"
+    write_csv(path, head, eyes)
     assert rows(raw).tables == ["full_df.csv"]
     assert rows(raw).rows == expected
 
@@ -103,7 +105,8 @@ def test_the_split_keeps_a_patients_eyes_together(tmp_path):
 def test_a_table_that_contradicts_itself_is_refused(raw, line, column, cell, sentence):
     changed = [list(person) for person in PEOPLE]
     changed[line][column] = cell
-    write_csv(raw / "data.csv", HEAD, changed)
+    path = raw / "data.csv"
+    write_csv(path, HEAD, changed)
     with refused(sentence):
         rows(raw)
 

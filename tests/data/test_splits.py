@@ -251,7 +251,8 @@ def numbered(tmp_path, lines):
 
 
 def test_fold_numbers_that_are_names_of_files_too_are_no_ids(tmp_path):
-    result = numbered(tmp_path, ["1,0.png", "1,1.png", "0,2.png", "0,3.png"])
+    lines = ["1,0.png", "1,1.png", "0,2.png", "0,3.png"]
+    result = numbered(tmp_path, lines)
     assert [row.test for row in result] == [True, True, False, False]
 
 

@@ -164,7 +164,8 @@ def test_a_picture_without_a_panel_is_refused():
 def test_a_letter_that_no_font_has_is_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        picture = Picture("\U00012000 cuneiform", picture_of(1).panels)
+        panels = picture_of(1).panels
+        picture = Picture("\U00012000 cuneiform", panels)
         content = drawing.picture_bytes(picture, ".png")
     assert content.startswith(b"\x89PNG")
 
@@ -200,7 +201,8 @@ def test_a_page_has_a_drawing_for_each_panel_with_its_words():
 
 
 def test_words_of_a_panel_are_escaped_on_a_page():
-    picture = Picture("A title", [Panel("a < b", draw_line)])
+    panels = [Panel("a < b", draw_line)]
+    picture = Picture("A title", panels)
     sheet = inline.of_picture(picture)
     assert 'aria-label="a &lt; b"' in sheet.figures[0].svg
 
@@ -211,7 +213,8 @@ def test_equal_panels_of_two_pictures_have_ids_of_their_own():
         axes.set_xlim(1, 2)
 
     panels = [Panel("one", clip), Panel("two", clip)]
-    sheet = inline.of_picture(Picture("A title", panels))
+    picture = Picture("A title", panels)
+    sheet = inline.of_picture(picture)
     identifiers = [set(inline.re.findall(r' id="([^"]+)"', figure.svg)) for figure in sheet.figures]
     assert identifiers[0]
     assert not identifiers[0] & identifiers[1]
@@ -221,7 +224,8 @@ def test_colours_of_the_page_take_the_place_of_those_of_files():
     def draw(axes):
         axes.plot([0, 1], [0, 1], color=COLOURS[1])
 
-    picture = Picture("A title", [Panel("one", draw)])
+    panels = [Panel("one", draw)]
+    picture = Picture("A title", panels)
     svg = inline.of_picture(picture).figures[0].svg
     assert "var(--c1)" in svg
     assert COLOURS[1].lower() not in svg.lower()

@@ -136,7 +136,8 @@ def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_roun
 
 def test_without_a_histogram_it_says_who_has_one(tmp_path):
     folder = tmp_path / "run"
-    path = a_run(folder, [a_line(1)])
+    lines = [a_line(1)]
+    path = a_run(folder, lines)
     record = read(path)
     with pytest.raises(FedcliError, match="no run recorded a histogram") as caught:
         histograms.frame({"FedHEAL": record})

@@ -107,7 +107,8 @@ def test_training_that_differs_between_methods_is_named_where_seeds_are_not_comp
 def test_runs_that_differ_in_the_seed_are_one_system():
     runs = [record(folder=f"runs/{seed}", seed=seed, lr=0.1) for seed in (0, 1)]
     other = record("FedHEAL", "runs/b", seed=0, lr=0.1)
-    systems = names.systems([*runs, other])
+    records = [*runs, other]
+    systems = names.systems(records)
     result = {name: len(group) for name, group in systems.items()}
     assert result == {"FedAvg": 2, "FedHEAL": 1}
 

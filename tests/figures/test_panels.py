@@ -79,7 +79,8 @@ def test_a_confusion_matrix_has_images_in_its_cells_and_shares_as_colours():
 def test_many_classes_have_cells_without_numbers():
     names = [f"class {number}" for number in range(11)]
     lines = [("all images", true, guess, 1) for true in names for guess in names]
-    table = framed(lines, ["group", "true", "predicted", "images"])
+    columns = ["group", "true", "predicted", "images"]
+    table = framed(lines, columns)
     picture = confusion.draw(table)
     (axes,) = axes_of(picture).values()
     assert not axes.texts
@@ -191,7 +192,8 @@ def test_systems_stand_side_by_side_within_each_group():
 
 
 def test_a_small_group_has_a_mark_behind_its_name():
-    axes = axes_of(forest.draw(TWO_SYSTEMS))["clean test images"]
+    picture = forest.draw(TWO_SYSTEMS)
+    axes = axes_of(picture)["clean test images"]
     assert texts_of(axes.get_yticklabels()) == ["all images (n = 12)", "f† (n = 12)"]
 
 
@@ -250,7 +252,8 @@ def test_the_front_is_joined_and_each_system_is_numbered():
 
 def test_points_that_lie_together_share_a_label():
     table = pairs((80, 60), (80, 60), (60, 40), (80.1, 60))
-    axes = axes_of(overall_and_worst.draw(table))["by sex"]
+    picture = overall_and_worst.draw(table)
+    axes = axes_of(picture)["by sex"]
     assert texts_of(axes.texts) == ["1, 2, 4", "3"]
 
 
@@ -269,7 +272,8 @@ def test_intervals_are_bars_both_ways_and_are_explained():
     line = ("sex", "S0", 0, 80.0, 60.0, 75.0, 85.0, 50.0, 70.0)
     table = overall_and_worst.of_pairs([line], "accuracy", 1, 100)
     assert "Bars: 95 % intervals over patients" in table.attrs["caption"]
-    axes = axes_of(overall_and_worst.draw(table))["by sex"]
+    picture = overall_and_worst.draw(table)
+    axes = axes_of(picture)["by sex"]
     across, down = [bar.get_segments()[0].tolist() for bar in axes.collections]
     assert across == [[75, 60], [85, 60]]
     assert down == [[80, 50], [80, 70]]
@@ -372,7 +376,8 @@ def test_counts_of_up_to_seven_values_are_bars_and_of_more_a_map():
     few = [("class", client, value, 5) for client in ("n", "s") for value in "ab"]
     many = [("site", client, value, 5) for client in ("n", "s") for value in "abcdefgh"]
     lines = [*few, *many]
-    table = framed(lines, ["attribute", "client", "value", "images"])
+    columns = ["attribute", "client", "value", "images"]
+    table = framed(lines, columns)
     figure = drawing.drawn(counts.draw(table))
     by_class, by_site = figure.axes[:2]
     assert len(by_class.patches) == 4
@@ -383,7 +388,8 @@ def test_counts_of_up_to_seven_values_are_bars_and_of_more_a_map():
 
 def test_the_divergence_stands_beside_the_images():
     lines = [("n", "a", 5, 0.5), ("n", "b", 0, np.nan), ("s", "a", 1, 2.0), ("s", "b", 2, 1.0)]
-    table = framed(lines, ["client", "value", "images", "w"])
+    columns = ["client", "value", "images", "w"]
+    table = framed(lines, columns)
     panels = axes_of(divergence.draw(table))
     result = list(panels)[:3]
     assert result == ["all clients", "by client", "w by client"]
@@ -398,7 +404,8 @@ def test_the_divergence_stands_beside_the_images():
 
 def test_singular_values_have_a_scale_of_their_own_and_cosines_one_up_to_1():
     lines = [("S", "f", "0", 4.0), ("S", "m", "0", -2.0), ("U'U", "0", "0", 0.5)]
-    table = framed(lines, ["matrix", "row", "column", "value"])
+    columns = ["matrix", "row", "column", "value"]
+    table = framed(lines, columns)
     panels = axes_of(adapters.draw(table))
     values = panels["S, singular values"].images[0]
     cosines = panels["U'U, cosines"].images[0]
@@ -410,7 +417,8 @@ def test_singular_values_have_a_scale_of_their_own_and_cosines_one_up_to_1():
 
 def test_singular_values_that_are_all_0_are_drawn_all_the_same():
     lines = [("S", "f", "0", 0.0)]
-    table = framed(lines, ["matrix", "row", "column", "value"])
+    columns = ["matrix", "row", "column", "value"]
+    table = framed(lines, columns)
     picture = adapters.draw(table)
     (axes, *_) = axes_of(picture).values()
     assert axes.images[0].norm.vmax == 1

@@ -165,7 +165,8 @@ def test_bars_of_several_values_follow_one_another(axes):
     expected = rows("0 3 0; 0 1 1; 3 2 0; 1 5 1")
     assert np.array(places).tolist() == expected
     assert texts_of(axes.get_yticklabels()) == ["north", "south"]
-    result = texts_of(axes.get_legend().get_texts())
+    ticks = axes.get_legend().get_texts()
+    result = texts_of(ticks)
     assert result == ["ill", "well"]
     assert axes.yaxis_inverted()
     assert axes.get_xscale() == "linear"
@@ -246,7 +247,8 @@ def test_an_axis_with_zero_is_even_up_to_the_smallest_number(axes):
 
 
 def test_looks_follow_the_column_of_places_or_the_order_of_names():
-    table = table_of(name=["b", "a", "b"])
+    name = ["b", "a", "b"]
+    table = table_of(name=name)
     expected = {"b": look(0), "a": look(1)}
     assert shapes.looks_of(table, "name") == expected
     table["place"] = [3, 0, 3]

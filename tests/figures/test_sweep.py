@@ -33,14 +33,17 @@ def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **se
     lines = [a_line(1)]
     path = a_run(folder, lines, label=label, options=options)
     record = read(path)
-    versions = {"clean": {"balanced_accuracy": over(*rounds)}}
+    clean = {"balanced_accuracy": over(*rounds)}
+    versions = {"clean": clean}
     description = {"label": label, "settings": settings, "options": options}
-    return record, scores_of({"versions": versions, **description})
+    body = {"versions": versions, **description}
+    return record, scores_of(body)
 
 
 def seal(record, scores):
     """The scores beside their run."""
-    write(record.folder / FILE, scores.table)
+    folder = record.folder / FILE
+    write(folder, scores.table)
     manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.facts()))
 
 

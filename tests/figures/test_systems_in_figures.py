@@ -269,8 +269,10 @@ def test_figures_are_selected_by_a_text_in_their_names(systems):
 
 
 def test_figures_of_a_sample_say_so():
-    sample = SimpleNamespace(scores=SimpleNamespace(sample=True))
-    real = SimpleNamespace(scores=SimpleNamespace(sample=False))
+    scores = SimpleNamespace(sample=True)
+    sample = SimpleNamespace(scores=scores)
+    scores = SimpleNamespace(sample=False)
+    real = SimpleNamespace(scores=scores)
     frame = DataFrame()
     frame.attrs["title"] = "A title"
     result = report.of_sample(frame, [real]).attrs["title"]

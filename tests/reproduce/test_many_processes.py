@@ -232,7 +232,8 @@ def test_who_plays_a_training_for_another_cell_does_not_have_the_cell_that_ends_
     plain = cells[0]
     then_crt = cells[3]
     assert (plain.row, then_crt.row) == ("FedAvg", "then cRT")
-    sources = make_data(cells, Place(Path("w")))
+    workplace = Place(Path("w"))
+    sources = make_data(cells, workplace)
     with Shared(Path("w"), cells, sources) as waiting, Shared(Path("w"), cells, sources) as other:
         assert other.claim(then_crt)
         assert not waiting.claim(plain)

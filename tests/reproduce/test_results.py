@@ -147,7 +147,8 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     result = of_rows.with_derived(both, rounds, "FedAvg")
     assert result == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
-    result = as_text(only(made(less, cells)))
+    table = only(made(less, cells))
+    result = as_text(table)
     expected = [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
     assert result == expected
 
@@ -250,7 +251,8 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     personal = {"clean": {"auc": over(None)}, "groups": {}}
     body = {"versions": {}, "personal": {"personal": personal}}
     ditto = scores_of(body)
-    of_both = findings(both, {"FedAvg": SCORES, "Ditto": ditto})
+    scores = {"FedAvg": SCORES, "Ditto": ditto}
+    of_both = findings(both, scores)
     assert of_both.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
     with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\*/acc'"):

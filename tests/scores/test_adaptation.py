@@ -46,7 +46,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dataset(work):
-    return prepared(write_hospitals(work / "raw"), work)
+    raw = write_hospitals(work / "raw")
+    return prepared(raw, work)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,8 @@ def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(answe
     expected = pytest.approx(1, abs=0.05)
     assert temperature(answers) == expected
     logits = 4 * answers.logits
-    result = temperature(replace(answers, logits=logits))
+    chosen = replace(answers, logits=logits)
+    result = temperature(chosen)
     expected = pytest.approx(4 * temperature(answers), rel=1e-5)
     assert result == expected
 

@@ -289,7 +289,8 @@ def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_
     whole = sent_gradient(monkeypatch, quiet, losses)
     expected = pytest.approx([5 * 15 / math.hypot(15, 20.5), 5 * 20.5 / math.hypot(15, 20.5)])
     assert whole[:2].tolist() == expected
-    short = sent_gradient(monkeypatch, quiet, [[0.3, 0.4]])
+    each_loss = [[0.3, 0.4]]
+    short = sent_gradient(monkeypatch, quiet, each_loss)
     expected = pytest.approx([3.0, 4.0])
     assert short[:2].tolist() == expected  # as long as the clip
     for unit in ("image", "client"):

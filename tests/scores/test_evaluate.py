@@ -100,7 +100,8 @@ def test_without_corruption_there_is_neither_corrupted_nor_average(tmp_path, sco
 
 def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp_path, scores_of):
     # FedISM+ Table IV: one client in five sees the corrupted test set, so std = sqrt(.2 * .8) * |clean - corrupted|
-    body = body_of(scores_of(a_run(tmp_path)))
+    path = scores_of(a_run(tmp_path))
+    body = body_of(path)
     clean, corrupted = (
         np.array(body["versions"][v]["auc_ovo_macro"]["per_round"]) for v in ("clean", "corrupted")
     )
@@ -154,7 +155,8 @@ def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
 
 
 def test_clients_that_share_model_and_images_have_no_spread(tmp_path, scores_of):
-    path = scores_of(a_run(tmp_path, noise=None))
+    monkeypatch = a_run(tmp_path, noise=None)
+    path = scores_of(monkeypatch)
     among = body_of(path)["among_clients"]
     nothing = {"mean": None, "std": None, "worst": None}
     expected = nothing | {"per_round": nothing}
@@ -194,13 +196,15 @@ def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, sco
     assert set(best["versions"]) == set(VERSIONS)
     expected = group_scores(table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes)
     assert best["groups"]["sex"]["corrupted"] == expected
-    path = scores_of(a_run(tmp_path / "another"))
+    monkeypatch = a_run(tmp_path / "another")
+    path = scores_of(monkeypatch)
     outcome = body_of(path)["best_on_validation"]
     assert outcome is None
 
 
 def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
-    path = scores_of(a_run(tmp_path, classes=2))
+    monkeypatch = a_run(tmp_path, classes=2)
+    path = scores_of(monkeypatch)
     result = body_of(path)["versions"]["average"]["classes_missing"]
     assert result == [2]
     assert body_of(path)["versions"]["average"]["auc_ovo_macro"]["mean_last5"] is not None
@@ -208,7 +212,8 @@ def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
 
 
 def test_one_kept_round_has_no_std(tmp_path, scores_of):
-    path = scores_of(a_run(tmp_path, rounds=[1]))
+    monkeypatch = a_run(tmp_path, rounds=[1])
+    path = scores_of(monkeypatch)
     over = body_of(path)["versions"]["clean"]["accuracy"]
     assert over["std_last5"] is None
     assert over["last"] == over["mean_last5"]

@@ -72,7 +72,8 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
 
 def test_crossed_attributes_are_groups_of_their_own(tmp_path, scores_of):
     run = a_run(tmp_path)
-    path = scores_of(run, by=["sex", " sex * age ", "sex*age"])
+    attributes = ["sex", " sex * age ", "sex*age"]
+    path = scores_of(run, by=attributes)
     body = body_of(path)
     assert list(body["groups"]) == ["sex", "sex*age"]
     last = body["groups"]["sex*age"]["clean"]["last_round"]
@@ -143,7 +144,8 @@ def test_without_patients_the_intervals_are_by_image(tmp_path, scores_of):
 
 def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scores_of):
     run = a_run(tmp_path, own={"north": range(40), "harbour": range(40, 90)})
-    body = body_of(scores_of(run, by=["sex"]))
+    path = scores_of(run, by=["sex"])
+    body = body_of(path)
     clients = body["clients"]
     y = run.data.test["clean"].y.numpy()
     outcome = [name for name in ROSTER if "groups" in clients[name]]
@@ -166,7 +168,8 @@ def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scor
 def test_by_names_the_attributes_in_any_order_and_none_means_all(tmp_path, scores_of):
     run = a_run(tmp_path)
     everything = scores_of(run)
-    both = scores_of(run, by=["age", "sex", "age"])
+    attributes = ["age", "sex", "age"]
+    both = scores_of(run, by=attributes)
     assert both == everything
     result = list(body_of(everything)["groups"])
     assert result == ["age", "sex"]  # sorted in the file

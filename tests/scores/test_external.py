@@ -21,7 +21,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dataset(work):
-    return prepared(write_hospitals(work / "raw"), work)
+    raw = write_hospitals(work / "raw")
+    return prepared(raw, work)
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,8 @@ def differences_of_files(trained, folder):
     odd = folder / "odd"
     odd.mkdir()
     stored = np.arange(64, dtype=np.int16).reshape(8, 8)
-    write_slice(odd / "head.dcm", stored, Modality="CT")
+    path = odd / "head.dcm"
+    write_slice(path, stored, Modality="CT")
     noise = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
     Image.fromarray(noise).convert("L").save(odd / "grey.png")
     Image.fromarray(noise[:3]).save(odd / "small.png")

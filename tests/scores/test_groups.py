@@ -42,7 +42,8 @@ def test_the_equity_scaled_auc_by_hand():
 
 
 def test_worst_best_gap_and_population_std_by_hand():
-    between = grouped(WOMEN + MEN)["between"]
+    rows = WOMEN + MEN
+    between = grouped(rows)["between"]
     expected = {
         "worst": {"group": "male", "score": 0.5},
         "best": {"group": "female", "score": 1.0},
@@ -71,7 +72,8 @@ def test_an_unknown_group_counts_in_the_overall_and_is_no_group():
 
 def test_a_group_of_one_class_is_shown_with_its_count_and_takes_no_part():
     rows = [*WOMEN, *MEN, (0.2, 0, 2), (0.4, 0, 2)]
-    scores = grouped(rows, ["female", "male", "other"])
+    values = ["female", "male", "other"]
+    scores = grouped(rows, values)
     other = scores["groups"]["other"]
     result = (other["count"], other["auc_ovo_macro"], other["accuracy"])
     assert result == (2, None, 1)
@@ -214,7 +216,8 @@ def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
     rows = json.loads((VECTORS / "fedheal_table2.json").read_text())["rows"]
     off = []
     for name, domains, average, std in rows:
-        result = across(dict(enumerate(domains)))
+        scores = dict(enumerate(domains))
+        result = across(scores)
         if result != {
             "average": pytest.approx(average, abs=0.0101),
             "std_sample": pytest.approx(std, abs=0.0101),

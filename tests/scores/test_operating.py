@@ -195,4 +195,5 @@ def test_a_rule_is_read_as_it_is_recorded_and_other_texts_are_refused():
         assert result == rule
     for text in ("cost=5", "sensitivity=1", "sensitivity=x", "specificity", "youden=1", "cost=inf"):
         with pytest.raises(UsageError, match="is none"):
-            clinical.rule_of(text, recorded=text == "cost=inf")
+            recorded = text == "cost=inf"
+            clinical.rule_of(text, recorded=recorded)

@@ -144,7 +144,8 @@ def test_only_a_better_round_takes_the_place_of_an_earlier_one():
 
 def test_groups_that_are_level_but_for_rounding_have_no_gap():
     low, high = THIRDS
-    between = spread({"f": high, "m": low})
+    scores = {"f": high, "m": low}
+    between = spread(scores)
     assert between["worst"]["score"] == between["best"]["score"]
     assert between["gap"] == 0.0
 

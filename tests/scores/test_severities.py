@@ -148,7 +148,8 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     assert not published_schema.errors(evaluated)
     assert list(success) == ["patched", "unpatched"]
     scores = RunScores.read(evaluated.path)
-    (table,) = single_runs.by_severity([("", scores)])
+    runs = [("", scores)]
+    (table,) = single_runs.by_severity(runs)
     assert table.title == "Success of the backdoor"
     assert 0 <= success["patched"]["last"] <= 1
     assert (

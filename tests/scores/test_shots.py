@@ -64,7 +64,8 @@ def test_the_thresholds_themselves_are_medium():
 
 def test_a_class_without_a_test_image_is_left_out_and_an_empty_group_too():
     recall = np.array([0.5, np.nan, 0.9, np.nan])
-    means = group_means(recall, ["head", "head", "tail", "medium"])
+    groups = ["head", "head", "tail", "medium"]
+    means = group_means(recall, groups)
     expected = {"head": 0.5, "medium": None, "tail": 0.9, "all": 0.7, "balanced_accuracy": 0.7}
     assert means == expected
     recall = np.full(2, np.nan)
@@ -78,7 +79,8 @@ def test_every_class_counts_once_in_its_group_whatever_its_images():
     expected = pytest.approx([0.75, 0.5, 1.0, np.nan], nan_ok=True)
     assert recalls(logits, y) == expected
     groups = ["head", "head", "tail", "tail"]
-    means = group_means(recalls(logits, y), groups)
+    recall = recalls(logits, y)
+    means = group_means(recall, groups)
     result = (means["head"], means["tail"], means["all"])
     assert result == (0.625, 1.0, 0.8125)
     expected = score(logits, y)["balanced_accuracy"]
@@ -231,7 +233,8 @@ def test_the_report_names_the_groups_and_warns_where_they_differ(run):
 
 
 def test_one_number_may_be_both_thresholds():
-    result = suggestion([1, 10, 20], 700, 70)
+    counts = [1, 10, 20]
+    result = suggestion(counts, 700, 70)
     assert result == (10, 10)
     result = [group_of(count, 10, 10) for count in (1, 10, 20)]
     assert result == ["tail", "medium", "head"]

@@ -266,14 +266,16 @@ def test_delong_is_the_sum_over_every_pair(ties):
 def test_delong_of_the_same_order_is_no_difference():
     y = np.array([0, 1, 0, 1, 1])
     a = np.array([0.1, 0.4, 0.5, 0.6, 0.2])
-    result = delong(a, 3 * a, y)
+    score_b = 3 * a
+    result = delong(a, score_b, y)
     outcome = (result.difference, result.se, result.z, result.p)
     assert outcome == (0, 0, 0, 1)
 
 
 def test_delong_has_no_p_where_nothing_varies_but_the_areas_differ():
     y = np.array([0, 0, 1, 1])
-    result = delong(y, 1 - y, y)
+    score_b = 1 - y
+    result = delong(y, score_b, y)
     outcome = (result.difference, result.se, result.z, result.p)
     assert outcome == (-1, 0, None, None)
 

@@ -95,7 +95,8 @@ def run(scored):
 
 
 def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
-    body = body_of(scored["by-group"][1])
+    path = scored["by-group"][1]
+    body = body_of(path)
     assert body["view"] == "true-group"
     assert list(body["views"]) == sorted(BLIND)
     for view, result in {"true-group": body, **body["views"]}.items():
@@ -243,6 +244,7 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
 
 
 def test_a_method_with_one_view_has_no_others(scored):
-    body = body_of(scored["fedavg"][1])
+    path = scored["fedavg"][1]
+    body = body_of(path)
     assert body["views"] == {}
     assert body["view"] == ""
