@@ -1,4 +1,4 @@
-"""What each check says where a method does not hold it."""
+"""Sentences of the checks that a method does not hold."""
 
 from dataclasses import replace
 from types import SimpleNamespace

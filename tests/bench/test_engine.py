@@ -191,7 +191,7 @@ def test_a_method_that_has_no_formula_is_not_timed_and_others_are_named():
 
 @pytest.fixture
 def timed_methods(monkeypatch):
-    """What the command asks to be timed; every timing is the same."""
+    """The methods and options that the command asks to be timed; every timing is the same."""
     asked_for = []
 
     def timing(method, **options):

@@ -1,4 +1,4 @@
-"""How visits and passes are timed, on a clock that a test moves."""
+"""Visits and passes are timed, on a clock that a test moves."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which numbers small groups, hidden groups and small clients decide, and how that is said."""
+"""Numbers that small groups, hidden groups and small clients decide, and the sentences on them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What pairs of runs are a sample of, in numbers and words, and methods ranked over datasets."""
+"""The population that pairs of runs are a sample of, and methods ranked over datasets."""
 
 import pytest
 from nested_scores import ABOUT

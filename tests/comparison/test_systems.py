@@ -1,4 +1,4 @@
-"""Which runs are one system, what two systems differ in, and how a run and its values are named."""
+"""Runs that are one system, differences between two systems, and names of runs and of values."""
 
 import json
 from dataclasses import replace

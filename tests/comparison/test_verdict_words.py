@@ -1,4 +1,4 @@
-"""How numbers of a test are written, and what the legend of a table explains."""
+"""Numbers of a test as they are written, and the legend of a table."""
 
 import pytest
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play, toy_federation, toy_shards
+from tables_of_numbers import rows as number_rows
 from torch.testing import assert_close
 
 from fedcli.data import manifest, shard
@@ -22,7 +23,8 @@ def attacked(tmp_path, kind, strength=1.0, **options):
     """Clean and attacked shards of a partition whose last client attacks."""
     source = make_chain(tmp_path / "work")
     attack = Attack(kind, strength, **options)
-    path = make_attack(source, attack, Destination(tmp_path / "work", None, ["attack"]), 1)
+    work = tmp_path / "work"
+    path = make_attack(source, attack, Destination(work, None, ["attack"]), 1)
     return shard.load(source), shard.load(path), path
 
 
@@ -36,7 +38,8 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
     *honest, attacker = clean.roster
     for name in honest:
         expected = images(other.train[name])
-        assert torch.equal(images(clean.train[name]), expected)
+        part = clean.train[name]
+        assert torch.equal(images(part), expected)
         assert other.train[name].attack is None
         assert torch.equal(clean.train[name].y, other.train[name].y)
     before = clean.train[attacker]
@@ -48,7 +51,8 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
     assert after.attack.kind == kind
     assert list(after.ids) == list(before.ids)
     expected = images(other.test["clean"])
-    assert torch.equal(images(clean.test["clean"]), expected)
+    part = clean.test["clean"]
+    assert torch.equal(images(part), expected)
 
 
 def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
@@ -63,7 +67,7 @@ def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
     assert torch.equal(after.y[~marked], expected)
     assert (
         images(after)[marked][..., -3:, -3:]
-        .eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]]))
+        .eq(torch.tensor(number_rows("0 255 0; 255 0 255; 0 255 0")))
         .all()
     )
     result = images(after)[..., :-3, :]
@@ -119,7 +123,8 @@ def hostile(kind, strength):
 def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics():
     start = play("fedavg", rounds=0).theta
     usual = play("fedavg", rounds=1).theta
-    flipped = play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta
+    shards = hostile("sign-flip", 1.0)
+    flipped = play("fedavg", rounds=1, shards=shards).theta
     trained = toy_federation(resolve("fedavg")).layout.trainable
     result = (flipped - start)[:trained]
     expected = (start - usual)[:trained]
@@ -160,4 +165,6 @@ def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, message):
 def test_what_is_attacked_once_is_not_attacked_again(tmp_path):
     _, _, path = attacked(tmp_path, "scale")
     with pytest.raises(FedcliError, match="has attackers already"):
-        make_attack(path, Attack("scale", 2.0), Destination(tmp_path / "work", None, ["attack"]), 1)
+        attack = Attack("scale", 2.0)
+        work = tmp_path / "work"
+        make_attack(path, attack, Destination(work, None, ["attack"]), 1)

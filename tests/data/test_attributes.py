@@ -21,14 +21,17 @@ LISTING = Listing(ROWS, {"sex": ["female", "male"]}, "patient_id")
 
 
 def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
-    write_csv(folder / "table.csv", head, [list(line) for line in lines])
+    rows = [list(line) for line in lines]
+    path = folder / "table.csv"
+    write_csv(path, head, rows)
     return given_tables.joined(LISTING, folder / "table.csv")
 
 
 def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
+    head = ["patient", "race", "age"]
     listing = joined(
         tmp_path,
-        ["patient", "race", "age"],
+        head,
         ["p1", "black", 71],
         ["p2", "", "030Y"],
         ["p9", "white", 3],
@@ -87,4 +90,5 @@ def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_
     with pytest.raises(FedcliError, match="--encoding needs a table"):
         fedcli.prepare("images", **words)
     dataset = fedcli.prepare("images", attributes=table, **words)
-    assert dataset.body["attributes"]["herkunft"] == ["Bonn", "Köln"]
+    result = dataset.body["attributes"]["herkunft"]
+    assert result == ["Bonn", "Köln"]

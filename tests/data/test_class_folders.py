@@ -48,7 +48,8 @@ def test_masks_are_no_images_of_a_class(tmp_path, capsys, image, mask):
 def test_masks_within_folders_of_parts_are_left_out(tmp_path):
     images = "train/x/1.png", "train/y/2.png", "test/x/3.png", "test/y/4.png"
     saved(tmp_path, *images, *(name.replace(".png", "_mask.png") for name in images))
-    assert list(classes_by_image(tmp_path, "folder")) == sorted(images)
+    result = list(classes_by_image(tmp_path, "folder"))
+    assert result == sorted(images)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,8 @@ def test_a_set_that_holds_itself_again_is_refused_with_the_folder_to_give(tmp_pa
     saved(tmp_path, *parts, *copies, "__MACOSX/chest_xray/train/x/1.png")
     with refused("test is a part of a split, not a class", f"give --raw {tmp_path}/chest_xray"):
         listed(tmp_path)
-    assert len(classes_by_image(tmp_path / "chest_xray", "folder")) == 4
+    raw = tmp_path / "chest_xray"
+    assert len(classes_by_image(raw, "folder")) == 4
 
 
 def test_a_part_among_classes_is_refused(tmp_path):
@@ -131,7 +133,8 @@ def test_parts_in_one_class_alone_are_refused(tmp_path):
 
 def test_parts_in_every_class_are_mentioned(tmp_path, capsys):
     saved(tmp_path, "x/train/1.png", "x/test/2.png", "y/train/3.png", "y/test/4.png")
-    assert set(classes_by_image(tmp_path).values()) == {"x", "y"}
+    result = set(classes_by_image(tmp_path).values())
+    assert result == {"x", "y"}
     assert "the folders test, train in the classes are ignored" in capsys.readouterr().err
 
 
@@ -189,8 +192,10 @@ def test_an_image_in_a_folder_of_a_part_is_in_no_class(tmp_path):
 def test_the_folder_to_give_is_named_where_it_holds_several(tmp_path):
     several = [Row("1", 0, "all/x/1.png"), Row("2", 0, "all/y/2.png")]
     assert deeper(tmp_path, several) == f"go one folder down: --raw {tmp_path}/all; else "
-    assert deeper(tmp_path, several[:1]) == ""
-    result = deeper(tmp_path, [*several, Row("3", 0, "more/z/3.png")])
+    rows = several[:1]
+    assert deeper(tmp_path, rows) == ""
+    rows = [*several, Row("3", 0, "more/z/3.png")]
+    result = deeper(tmp_path, rows)
     assert result == ""
 
 

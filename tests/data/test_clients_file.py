@@ -53,25 +53,30 @@ def test_a_csv_names_images_by_id_file_or_stem_and_clients_by_any_text(tmp_path)
         ["x", "three"],
         ["", "five"],
     ]
-    write_csv(tmp_path / "c.csv", ["Client", "file"], rows)
+    path = tmp_path / "c.csv"
+    write_csv(path, ["Client", "file"], rows)
     expected = ({"Nord, Süd": [0, 2], "x": [1, 2]}, [])
     assert read(tmp_path / "c.csv") == expected
 
 
 def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
     rows = [["one", 10, "p"], ["two", 9, "p"], ["three", 9, "q"], ["zero", 9, "q"]]
-    write_csv(tmp_path / "c.csv", ["image", "center", "fold"], rows)
+    path = tmp_path / "c.csv"
+    head = ["image", "center", "fold"]
+    write_csv(path, head, rows)
     expected = ({"9": [1, 2], "10": [0]}, ["zero"])
     assert read(tmp_path / "c.csv") == expected
-    result = list(read(tmp_path / "c.csv", column="fold")[0])
+    path = tmp_path / "c.csv"
+    result = list(read(path, column="fold")[0])
     assert result == ["p", "q"]
-    refused(tmp_path / "c.csv", "no column 'centre'", "'center'", column="centre")
+    path = tmp_path / "c.csv"
+    refused(path, "no column 'centre'", "'center'", column="centre")
 
 
 def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path):
-    write_csv(
-        tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)]
-    )
+    rows = [[str(k % 2), f"{k}.png"] for k in range(4)]
+    path = tmp_path / "c.csv"
+    write_csv(path, ["hospital", "image"], rows)
     read_back = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
     expected = ({"0": [0, 2], "1": [1, 3]}, [])
     assert as_lists(*read_back) == expected
@@ -80,14 +85,17 @@ def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path)
 def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
     (tmp_path / "c.csv").write_text("\ufeffimage;client\none;a\ntwo;b\n", encoding="utf-8")
     expected = {"a": [0], "b": [1]}
-    assert read(tmp_path / "c.csv")[0] == expected
+    path = tmp_path / "c.csv"
+    assert read(path)[0] == expected
 
 
 def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
     (tmp_path / "c.json").write_text('{"z": ["one", "a/one.jpg", "two"], "b": ["one"]}')
-    contents, _ = read(tmp_path / "c.json")
+    path = tmp_path / "c.json"
+    contents, _ = read(path)
     assert list(contents) == ["z", "b"]
-    assert contents == {"z": [0, 1], "b": [0]}
+    expected = {"z": [0, 1], "b": [0]}
+    assert contents == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +125,8 @@ def test_a_client_none_of_whose_images_are_there_has_no_rows(tmp_path):
     (tmp_path / "c.json").write_text('{"a": ["six"], "b": ["one", "seven"], "c": []}')
     expected = ({"a": [], "b": [0], "c": []}, ["six", "seven"])
     assert read(tmp_path / "c.json") == expected
-    refused(save(tmp_path / "c.npy", {0: [], 1: []}), "names clients, but no image")
+    path = save(tmp_path / "c.npy", {0: [], 1: []})
+    refused(path, "names clients, but no image")
 
 
 def test_a_name_that_two_images_have_is_refused(tmp_path):
@@ -149,12 +158,14 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
 
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
     path = save(tmp_path / "c.npy", {0: [np.int64(0), np.int64(2)], 1: [np.int64(1)]})
-    write_csv(tmp_path / "train.csv", ["id", "class"], [["five", 0], ["one", 1], ["six", 1]])
+    rows = [["five", 0], ["one", 1], ["six", 1]]
+    write_csv(tmp_path / "train.csv", ["id", "class"], rows)
     expected = (
         {"client-00": [4], "client-01": [0]},
         ["six"],
     )
-    assert read(path, order=tmp_path / "train.csv") == expected
+    order = tmp_path / "train.csv"
+    assert read(path, order=order) == expected
     expected = ({"client-00": [0, 4], "client-01": [2]}, [])
     assert read(path) == expected
 
@@ -183,7 +194,8 @@ def test_lists_arrays_and_plain_integers_are_read_in_the_protocols_numpy_saves_i
         "x": [4],
         "y": [2],
     }
-    assert read(tmp_path / "c.npy")[0] == expected
+    path = tmp_path / "c.npy"
+    assert read(path)[0] == expected
 
 
 class Evil:
@@ -207,7 +219,8 @@ class Evil:
 )
 def test_a_pickle_that_calls_anything_is_refused_by_name_and_not_run(tmp_path, does, called):
     mark = tmp_path / "was-run"
-    refused(save(tmp_path / "c.npy", {0: Evil(does(mark))}), called)
+    path = save(tmp_path / "c.npy", {0: Evil(does(mark))})
+    refused(path, called)
     assert not mark.exists()
 
 
@@ -222,9 +235,11 @@ def test_a_pickle_cannot_change_what_reads_it(tmp_path):
         assert result == ["BUILD", "STOP"]
         (tmp_path / "c.npy").write_bytes(head + body)
         refused(tmp_path / "c.npy", "truncated or damaged")
-    save(tmp_path / "c.npy", {0: [0], 1: np.array([1])})
+    path = tmp_path / "c.npy"
+    save(path, {0: [0], 1: np.array([1])})
     expected = {"client-00": [0], "client-01": [2]}
-    assert read(tmp_path / "c.npy")[0] == expected
+    path = tmp_path / "c.npy"
+    assert read(path)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -254,16 +269,16 @@ def test_odd_pickles_are_refused_in_a_sentence(tmp_path, body, words):
 
 
 def test_a_file_that_is_cut_off_anywhere_is_refused_in_a_sentence(tmp_path):
-    whole = save(tmp_path / "c.npy", {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes()
+    path = tmp_path / "c.npy"
+    whole = save(path, {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes()
     for length in range(0, len(whole) - 1, 7):
         (tmp_path / "c.npy").write_bytes(whole[:length])
         refused(tmp_path / "c.npy")
 
 
 def test_no_changed_byte_of_a_file_does_more_than_be_refused(tmp_path):
-    whole = bytearray(
-        save(tmp_path / "c.npy", {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes()
-    )
+    path = tmp_path / "c.npy"
+    whole = bytearray(save(path, {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes())
     rng = np.random.default_rng(0)
     for position in rng.integers(0, len(whole), 300):
         changed = whole.copy()
@@ -287,10 +302,10 @@ def test_rows_that_train_csv_does_not_have_are_refused(tmp_path, row, count):
         f"there are {count} training images",
         "--order-file",
     )
-    write_csv(
-        tmp_path / "t.csv", ["id", "class"], [["one", 0], ["two", 0], ["five", 1], ["four", 1]]
-    )
-    refused(path, f"holds row {row}, but t.csv has 4 rows", order=tmp_path / "t.csv")
+    rows = [["one", 0], ["two", 0], ["five", 1], ["four", 1]]
+    write_csv(tmp_path / "t.csv", ["id", "class"], rows)
+    order = tmp_path / "t.csv"
+    refused(path, f"holds row {row}, but t.csv has 4 rows", order=order)
 
 
 def test_arrays_that_are_no_dict_are_refused(tmp_path):

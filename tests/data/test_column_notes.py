@@ -27,7 +27,8 @@ def said(capsys):
     ],
 )
 def test_a_word_for_unknown_is_offered_to_the_option_for_unknown(tmp_path, capsys, word):
-    raw = of_columns(tmp_path, sex=["f", "m", word, "f"])
+    sex = ["f", "m", word, "f"]
+    raw = of_columns(tmp_path, sex=sex)
     listed(raw, group="sex")
     err = said(capsys)
     assert f"sex: {word!r} counts as a group; if unknown: --unknown '{word}'" in err
@@ -37,27 +38,32 @@ def test_a_word_for_unknown_is_offered_to_the_option_for_unknown(tmp_path, capsy
 
 
 def test_several_words_for_unknown_are_offered_together(tmp_path, capsys):
-    listed(
-        of_columns(tmp_path, race=["black", "UNABLE TO OBTAIN", "white", "DECLINED"]), group="race"
-    )
+    race = ["black", "UNABLE TO OBTAIN", "white", "DECLINED"]
+    raw = of_columns(tmp_path, race=race)
+    listed(raw, group="race")
     assert "if unknown: --unknown 'DECLINED,UNABLE TO OBTAIN'" in said(capsys)
 
 
 @pytest.mark.parametrize("word", ["Alaska native", "kaukasisch", "national", "other", "unkempt"])
 def test_other_words_are_no_words_for_unknown(tmp_path, capsys, word):
-    listed(of_columns(tmp_path, race=["black", word, "white", "black"]), group="race")
+    race = ["black", word, "white", "black"]
+    raw = of_columns(tmp_path, race=race)
+    listed(raw, group="race")
     assert "--unknown" not in said(capsys)
 
 
 def test_dates_among_bands_are_warned_of(tmp_path, capsys):
-    listed(of_columns(tmp_path, years=["9-Mar", "Oct-19", "20-29", "30-39"]), group="years")
+    years = ["9-Mar", "Oct-19", "20-29", "30-39"]
+    raw = of_columns(tmp_path, years=years)
+    listed(raw, group="years")
     assert "warning: years: '9-Mar', 'Oct-19' next to '20-29': a spreadsheet may have" in said(
         capsys
     )
 
 
 def test_dates_among_classes_are_warned_of(tmp_path, capsys):
-    listed(of_columns(tmp_path, label=["9-Mrz", "10-19", "10-19"]))
+    label = ["9-Mrz", "10-19", "10-19"]
+    listed(of_columns(tmp_path, label=label))
     assert "label: '9-Mrz' next to '10-19'" in said(capsys)
 
 
@@ -65,7 +71,9 @@ def test_dates_among_classes_are_warned_of(tmp_path, capsys):
     "values", [["2024-03-09", "2024-03-10"], ["May", "June"], ["3-9", "10-19"]]
 )
 def test_a_column_of_dates_or_of_bands_alone_is_no_matter(tmp_path, capsys, values):
-    listed(of_columns(tmp_path, group=values * 2), group="group")
+    group = values * 2
+    raw = of_columns(tmp_path, group=group)
+    listed(raw, group="group")
     assert "spreadsheet" not in said(capsys)
 
 
@@ -93,7 +101,8 @@ def test_patients_of_two_sexes_are_counted_and_the_first_is_named(tmp_path, caps
 
 def test_images_without_a_patient_are_no_patient_of_two_sexes(capsys):
     rows = [Row("a", 0, "a", groups={"sex": 0}), Row("b", 0, "b", groups={"sex": 1})]
-    column_notes.note_people(rows, {"sex": ["female", "male"]})
+    attributes = {"sex": ["female", "male"]}
+    column_notes.note_people(rows, attributes)
     assert not said(capsys)
 
 

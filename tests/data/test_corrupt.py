@@ -121,13 +121,15 @@ def test_a_volumes_slices_are_corrupted_as_grey_images_with_a_draw_each(kind):
     out = corrupted(volume, kind=kind)
     assert out.shape == volume.shape
     assert not np.array_equal(out[..., 0], out[..., 1])
-    expected = corrupted(volume[..., [3]], "one/3", kind=kind)
+    image = volume[..., [3]]
+    expected = corrupted(image, "one/3", kind=kind)
     assert np.array_equal(out[..., [3]], expected)
 
 
 def test_motion_blur_of_grey_equals_a_channel_of_the_same_image_in_colour():
     grey = photo(channels=1)
-    colour = corrupted(np.repeat(grey, 3, axis=2), kind="motion-blur")
+    image = np.repeat(grey, 3, axis=2)
+    colour = corrupted(image, kind="motion-blur")
     expected = colour[..., :1]
     assert np.array_equal(corrupted(grey, kind="motion-blur"), expected)
 
@@ -141,7 +143,8 @@ def test_gaussian_blur_does_not_mix_channels():
 def test_impulse_noise_is_black_and_white_dots_in_its_share_of_the_pixels():
     image = np.full((100, 100, 1), GREY_LEVEL, np.uint8)
     noisy = corrupted(image, kind="impulse-noise")
-    assert set(np.unique(noisy)) == {0, GREY_LEVEL, 255}
+    result = set(np.unique(noisy))
+    assert result == {0, GREY_LEVEL, 255}
     expected = pytest.approx(0.09, abs=0.015)
     assert np.mean(noisy != GREY_LEVEL) == expected
 
@@ -208,7 +211,9 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
     rows = [Row(f"i{k}", k % 3, k, test=k % 4 == 3) for k in range(80)]
 
     def build(target):
-        write_pool(target / "pool.h5", rows, (photo(size, channels, seed=k) for k in range(80)), [])
+        images = (photo(size, channels, seed=k) for k in range(80))
+        path = target / "pool.h5"
+        write_pool(path, rows, images, [])
         return {
             "name": "toy",
             "title": "toy",
@@ -236,7 +241,8 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
 def corruption(folder, kind="gaussian", partition_path=None, out=None, **options):
     who = Who(**{name: options.pop(name) for name in ("ratio", "on") if name in options})
     destination = manifest.Destination(folder, out, ["corrupt", kind])
-    path = make_corruption(partition_path or partition(folder), kind, destination, who, **options)
+    source = partition_path or partition(folder)
+    path = make_corruption(source, kind, destination, who, **options)
     return path, manifest.verify(path, "corruption").body
 
 
@@ -255,7 +261,8 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
     arrays = changed(path)
     assert arrays["train/rows"].tolist() == sorted(expected)
     assert len(expected) == 24
-    assert arrays["test/rows"].tolist() == list(range(3, 80, 4))
+    expected = list(range(3, 80, 4))
+    assert arrays["test/rows"].tolist() == expected
     pool = read_pool(manifest.parent(path, "dataset").parent / "pool.h5")
     for part in ("train", "test"):
         for row, image in zip(arrays[f"{part}/rows"], arrays[f"{part}/x"], strict=True):
@@ -265,8 +272,9 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
 
 
 def test_the_body_carries_what_training_needs(tmp_path):
+    partition_path = partition(tmp_path, size=32)
     path, body = corruption(
-        tmp_path, "motion-blur", partition_path=partition(tmp_path, size=32), severity=2, ratio=0.2
+        tmp_path, "motion-blur", partition_path=partition_path, severity=2, ratio=0.2
     )
     result = {
         name: body[name]
@@ -297,7 +305,8 @@ def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
     assert body["ratio"] == number / 5
     expected = (12 * number, 4, 4, 1)
     assert changed(path)["train/x"].shape == expected
-    assert changed(path)["test/x"].shape == (20, 4, 4, 1)
+    result = changed(path)["test/x"].shape
+    assert result == (20, 4, 4, 1)
 
 
 def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
@@ -330,7 +339,8 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     result = (tmp_path / "1" / "changed.h5").read_bytes()
-    assert result == (tmp_path / "2" / "changed.h5").read_bytes()
+    expected = (tmp_path / "2" / "changed.h5").read_bytes()
+    assert result == expected
 
 
 def test_an_image_is_corrupted_alike_whoever_is_chosen_with_it(tmp_path):

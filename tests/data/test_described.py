@@ -26,7 +26,9 @@ GRADES = Table(
 def raw(tmp_path):
     lines = []
     for i in range(12):
-        save(tmp_path / "photos" / f"p{i:02d}.png", picture(f"{i}", i % 2))
+        path = tmp_path / "photos" / f"p{i:02d}.png"
+        colour = picture(f"{i}", i % 2)
+        save(path, colour)
         lines.append(
             [
                 f"p{i:02d}",
@@ -37,7 +39,8 @@ def raw(tmp_path):
                 f"w{i // 3}",
             ]
         )
-    write_csv(tmp_path / GRADES.file, ["photo", "grade", "sex", "age", "clinic", "who"], lines)
+    head = ["photo", "grade", "sex", "age", "clinic", "who"]
+    write_csv(tmp_path / GRADES.file, head, lines)
     return tmp_path
 
 
@@ -81,7 +84,8 @@ def test_a_declared_dataset_is_prepared_by_processes(raw, tmp_path, monkeypatch)
     }
     monkeypatch.setattr(sources, "REGISTERED", {})
     sources.register("grades", GRADES.source(print), card)
-    body = manifest.read(prepare("grades", raw=raw, work=tmp_path / "work", size=8, jobs=2)).body
+    work = tmp_path / "work"
+    body = manifest.read(prepare("grades", raw=raw, work=work, size=8, jobs=2)).body
     assert body["classes"] == ["healthy", "ill"]
     assert body["count"] == 12
     assert body["sites"] == "clinic"

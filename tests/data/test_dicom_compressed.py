@@ -45,13 +45,16 @@ def encapsulated(path: Path, frame: bytes, syntax: str, **fields) -> Path:
 
 
 def test_jpeg_2000_gives_the_stored_values_back(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((64, 64), np.int16))
-    encapsulated(path, base64.b64decode(JPEG_2000), pydicom.uid.JPEG2000Lossless)
+    stored = np.zeros((64, 64), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored)
+    frame = base64.b64decode(JPEG_2000)
+    encapsulated(path, frame, pydicom.uid.JPEG2000Lossless)
     assert hounsfield(path) == TILTED.ravel().tolist()
 
 
 def test_rle_gives_the_stored_values_back(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", TILTED.astype(np.int16))
+    stored = TILTED.astype(np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored)
     slice_ = pydicom.dcmread(path)
     slice_.compress(pydicom.uid.RLELossless)
     slice_.save_as(path)
@@ -66,13 +69,16 @@ def deflated(path: Path, values: np.ndarray) -> Path:
 
 
 def test_a_deflated_file_is_read(tmp_path):
-    result = hounsfield(deflated(tmp_path / "a.dcm", TILTED.astype(np.int16)))
+    values = TILTED.astype(np.int16)
+    path = deflated(tmp_path / "a.dcm", values)
+    result = hounsfield(path)
     assert result == TILTED.ravel().tolist()
 
 
 @pytest.mark.parametrize("length", [None, 0, 10_000])
 def test_a_deflated_file_need_not_say_how_long_its_header_is(tmp_path, length):
-    path = deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))
+    values = TILTED.astype(np.int16)
+    path = deflated(tmp_path / "a.dcm", values)
     whole = path.read_bytes()
     field = whole[132:144]
     rest = whole[144:]
@@ -86,7 +92,8 @@ def test_a_deflated_file_need_not_say_how_long_its_header_is(tmp_path, length):
 
 
 def test_a_deflated_file_of_much_is_not_inflated(tmp_path, monkeypatch):
-    path = deflated(tmp_path / "a.dcm", np.zeros((3000, 3000), np.int16))
+    values = np.zeros((3000, 3000), np.int16)
+    path = deflated(tmp_path / "a.dcm", values)
     monkeypatch.setattr(dicom_header, "MOST", 10_000_000)
     monkeypatch.setattr(zlib, "decompress", None)  # pydicom's way, without a bound
     for read in (dicom.read_slice, dicom.header, dicom_header.read_header):
@@ -96,8 +103,10 @@ def test_a_deflated_file_of_much_is_not_inflated(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("syntax", [pydicom.uid.RLELossless, pydicom.uid.JPEG2000Lossless])
 def test_a_header_that_claims_a_huge_image_is_not_believed(tmp_path, syntax, monkeypatch):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
-    encapsulated(path, base64.b64decode(JPEG_2000), syntax, Rows=65535, Columns=65535)
+    stored = np.zeros((8, 8), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored)
+    frame = base64.b64decode(JPEG_2000)
+    encapsulated(path, frame, syntax, Rows=65535, Columns=65535)
     monkeypatch.setattr(dicom, "_frame", None)
     for read in (dicom.read_slice, dicom.read_picture):
         with pytest.raises(
@@ -109,7 +118,8 @@ def test_a_header_that_claims_a_huge_image_is_not_believed(tmp_path, syntax, mon
 def test_a_coloured_jpeg_becomes_rgb(tmp_path):
     stream = io.BytesIO()
     Image.new("RGB", (16, 16), (200, 100, 50)).save(stream, "JPEG", quality=95)
-    path = write_slice(tmp_path / "a.dcm", np.zeros((16, 16), np.int16))
+    stored = np.zeros((16, 16), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored)
     fields = dict(
         SamplesPerPixel=3,
         PlanarConfiguration=0,
@@ -133,8 +143,10 @@ def test_a_coloured_jpeg_becomes_rgb(tmp_path):
 
 def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_back(tmp_path):
     pytest.importorskip("gdcm", reason="fedcli[dicom] is not installed")
-    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
-    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
+    stored = np.zeros((8, 8), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored)
+    frame = base64.b64decode(JPEG_LOSSLESS)
+    encapsulated(path, frame, pydicom.uid.JPEGLosslessSV1)
     expected = (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
     assert hounsfield(path) == expected
 
@@ -142,8 +154,10 @@ def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_b
 @pytest.mark.parametrize("read", [dicom.read_slice, dicom.read_picture])
 def test_a_missing_decoder_stops_with_the_line_that_installs_it(tmp_path, read, monkeypatch):
     monkeypatch.setattr(pydicom.pixels.decoders.JPEGLosslessSV1Decoder, "_available", {})
-    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16), Modality="CT")
-    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
+    stored = np.zeros((8, 8), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored, Modality="CT")
+    frame = base64.b64decode(JPEG_LOSSLESS)
+    encapsulated(path, frame, pydicom.uid.JPEGLosslessSV1)
     with pytest.raises(
         FedcliError, match=r"a\.dcm is compressed as JPEG Lossless, .* no decoder is installed"
     ) as error:

@@ -63,7 +63,8 @@ def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
         "PixelPaddingValue": 0,
         "PixelPaddingRangeLimit": 5,
     }
-    shown_picture = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    path = write_slice(tmp_path / "a.dcm", values, **fields)
+    shown_picture = picture(path)
     assert not shown_picture[:2].any()
     result = sorted({int(shown_picture[2:].min()), int(shown_picture[2:].max())})
     assert result == [0, 255]
@@ -90,7 +91,8 @@ def test_a_display_table_stands_for_the_window_unless_one_is_asked_for(tmp_path,
     expected = entries[np.clip(RAMP.astype(int) - 500, 0, 999)] * 255 / white
     result = np.abs(picture(path) - expected).max()
     assert result <= 0.5
-    result = picture(path, windows=((2048.0, 4096.0),))
+    windows = ((2048.0, 4096.0),)
+    result = picture(path, windows=windows)
     expected = np.rint(RAMP / 4096 * 255)
     assert np.array_equal(result, expected)
 
@@ -105,7 +107,8 @@ def test_a_sigmoid_window_is_no_line(tmp_path, modality):
     }
     values = RAMP // 4 * 3  # in CT, unsigned values near the end stand for negative ones
     expected = 255 / (1 + np.exp(-4 * (values.astype(float) - 2000) / 1000))
-    shown_picture = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    path = write_slice(tmp_path / "a.dcm", values, **fields)
+    shown_picture = picture(path)
     assert np.abs(shown_picture - expected).max() <= 0.51
 
 
@@ -114,8 +117,11 @@ def test_a_sigmoid_window_is_no_line(tmp_path, modality):
 def test_values_in_the_high_bits_are_those_values(tmp_path, modality, dtype):
     values = (RAMP // 2).astype(dtype) - (500 if dtype == np.int16 else 0)
     fields = {"Modality": modality, "WindowCenter": 700, "WindowWidth": 1500, "BitsStored": 12}
-    low = picture(write_slice(tmp_path / "low.dcm", values, **fields))
-    high = picture(write_slice(tmp_path / "high.dcm", (values << 4) | 7, HighBit=15, **fields))
+    path = write_slice(tmp_path / "low.dcm", values, **fields)
+    low = picture(path)
+    stored = (values << 4) | 7
+    path = write_slice(tmp_path / "high.dcm", stored, HighBit=15, **fields)
+    high = picture(path)
     assert np.array_equal(low, high)
     assert low.max() > low.min()
 
@@ -145,25 +151,25 @@ def test_a_table_that_ends_early_is_a_reason_to_skip_the_file(tmp_path):
     short = table(np.arange(10))
     short[0].LUTDescriptor = [400, 0, 8]
     with pytest.raises(Unreadable, match="lookup table of 10 entries"):
-        dicom.read_picture(write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=short, **BARE))
+        path = write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=short, **BARE)
+        dicom.read_picture(path)
 
 
 @pytest.mark.parametrize(("slope", "intercept"), [("0", "0"), ("1e300", "0"), ("1", "-1e12")])
 def test_a_scale_that_leaves_no_picture_is_refused(tmp_path, slope, intercept):
-    write_slice(
-        tmp_path / "a.dcm", RAMP, **BARE | {"RescaleSlope": slope, "RescaleIntercept": intercept}
-    )
+    path = tmp_path / "a.dcm"
+    write_slice(path, RAMP, **BARE | {"RescaleSlope": slope, "RescaleIntercept": intercept})
     with pytest.raises(Unreadable, match="cannot be scaled by RescaleSlope"):
         picture(tmp_path / "a.dcm")
 
 
 def test_a_window_beyond_all_values_is_none(tmp_path):
     write_slice(tmp_path / "a.dcm", RAMP, **BARE)
-    write_slice(
-        tmp_path / "b.dcm", RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"}
-    )
+    path = tmp_path / "b.dcm"
+    write_slice(path, RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"})
     expected = picture(tmp_path / "a.dcm")
-    assert np.array_equal(picture(tmp_path / "b.dcm"), expected)
+    path = tmp_path / "b.dcm"
+    assert np.array_equal(picture(path), expected)
 
 
 QUANTITATIVE = {"Modality": "MR", "WindowCenter": None, "WindowWidth": None}
@@ -184,7 +190,8 @@ def parametric_map(path, values, **fields):
 
 @pytest.mark.parametrize("highest", [1e-6, 2.5e-3, 0.41, 0.999, 1.0, 2500.0])
 def test_the_range_of_a_parametric_map_fills_all_greys(tmp_path, highest):
-    path = parametric_map(tmp_path / "a.dcm", GREYS * (highest / 255))
+    values = GREYS * (highest / 255)
+    path = parametric_map(tmp_path / "a.dcm", values)
     assert picture(path).tolist() == GREYS.tolist()
 
 
@@ -200,19 +207,24 @@ def test_the_range_of_scaled_values_fills_all_greys(tmp_path, slope, modality):
 def test_a_window_below_one_counts_where_its_function_allows_it(tmp_path, modality):
     values = GREYS / 255
     fields = {"Modality": modality, "WindowCenter": 0.4, "WindowWidth": 0.8}
-    exact = parametric_map(tmp_path / "a.dcm", values, VOILUTFunction="LINEAR_EXACT", **fields)
+    path = tmp_path / "a.dcm"
+    exact = parametric_map(path, values, VOILUTFunction="LINEAR_EXACT", **fields)
     assert np.array_equal(picture(exact) == 255, values > 0.798)
-    curve = parametric_map(tmp_path / "b.dcm", values, VOILUTFunction="SIGMOID", **fields)
+    path = tmp_path / "b.dcm"
+    curve = parametric_map(path, values, VOILUTFunction="SIGMOID", **fields)
     assert picture(curve)[0, 0] == 30  # 255 / (1 + e^2)
     assert picture(curve)[15, 15] == 243  # 255 / (1 + e^-3)
 
 
 def test_a_linear_window_below_one_is_none(tmp_path):
     fields = {"WindowCenter": 0.1, "WindowWidth": 0.2}
-    path = parametric_map(tmp_path / "a.dcm", GREYS / 255, **fields)
+    values = GREYS / 255
+    path = parametric_map(tmp_path / "a.dcm", values, **fields)
     assert picture(path).tolist() == GREYS.tolist()
 
 
 def test_an_image_of_one_value_is_grey(tmp_path):
-    path = parametric_map(tmp_path / "a.dcm", np.full((16, 16), 0.25))
-    assert np.unique(picture(path)).tolist() == [128]
+    values = np.full((16, 16), 0.25)
+    path = parametric_map(tmp_path / "a.dcm", values)
+    result = np.unique(picture(path)).tolist()
+    assert result == [128]

@@ -19,9 +19,10 @@ from fedcli.data.sources.source import Unreadable
     ("age", "years"), [("045Y", 45), ("006M", 0.5), ("365D", 365 / 365.25), ("", None)]
 )
 def test_the_header_tells_sex_and_age(tmp_path, age, years):
+    stored = np.zeros((4, 4), np.int16)
     path = write_slice(
         tmp_path / "a.dcm",
-        np.zeros((4, 4), np.int16),
+        stored,
         PatientID="P1",
         PatientSex="F",
         PatientAge=age,
@@ -32,9 +33,8 @@ def test_the_header_tells_sex_and_age(tmp_path, age, years):
 
 
 def test_the_study_stands_in_for_a_missing_patient(tmp_path):
-    path = write_slice(
-        tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="", StudyInstanceUID="1.9"
-    )
+    stored = np.zeros((4, 4), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored, PatientID="", StudyInstanceUID="1.9")
     assert read_header(path).patient == "1.9"
 
 
@@ -59,19 +59,24 @@ def test_the_study_stands_in_for_a_missing_patient(tmp_path):
     ],
 )
 def test_walking_the_first_bytes_finds_what_pydicom_finds(tmp_path, fields, plain, syntax):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), **fields)
+    stored = np.zeros((4, 4), np.int16)
+    path = write_slice(tmp_path / "a.dcm", stored, **fields)
     rewritten(path, syntax)
-    result = walk(path.read_bytes()[: 2**14])
+    data = path.read_bytes()[: 2**14]
+    result = walk(data)
     expected = ask_pydicom(path)
     assert (result is not None) == (plain and syntax != ExplicitVRBigEndian)
     if result is not None:
         lines = {tag: value for tag, value in result.items() if value and tag >> 16 != 2}
         assert lines == {tag: value for tag, value in expected.items() if value}
-    assert read_header(path).patient == str(fields["PatientID"] or "1.2.3").strip()
+    expected = str(fields["PatientID"] or "1.2.3").strip()
+    assert read_header(path).patient == expected
 
 
 def test_a_damaged_header_is_left_to_pydicom(tmp_path):
-    whole = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1").read_bytes()
+    stored = np.zeros((4, 4), np.int16)
+    path = tmp_path / "a.dcm"
+    whole = write_slice(path, stored, PatientID="P1").read_bytes()
     rng = np.random.default_rng(0)
     for position in rng.integers(128, 500, 300):
         changed = bytearray(whole)
@@ -94,7 +99,8 @@ def test_walking_real_scanners_files_finds_what_pydicom_finds():
     files = [p for p in folder.rglob("*") if p.is_file() and p.name not in ("LICENSE", "DIRFILE")]
     plain = 0
     for file in files:
-        tags = walk(file.read_bytes()[: 2**14])
+        data = file.read_bytes()[: 2**14]
+        tags = walk(data)
         plain += tags is not None
         expected = {tag: value for tag, value in ask_pydicom(file).items() if value}
         assert (

@@ -30,7 +30,8 @@ def folders(raw: Path, caltech: str = "caltech10") -> Path:
 
 
 def prepared(work: Path, caltech: str = "caltech10") -> Path:
-    return prepare("office-caltech", raw=folders(work / "raw", caltech), work=work, size=8, jobs=1)
+    raw = folders(work / "raw", caltech)
+    return prepare("office-caltech", raw=raw, work=work, size=8, jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +44,14 @@ def sample(tmp_path_factory) -> Path:
 def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
     dataset_path = prepared(tmp_path, caltech)
     body = manifest.read(dataset_path).body
-    pool = read_pool(dataset_path.parent / "pool.h5")
-    assert body["split"] == {"by": "fedheal", "test": 60, "train": 240}
+    path = dataset_path.parent / "pool.h5"
+    pool = read_pool(path)
+    expected = {"by": "fedheal", "test": 60, "train": 240}
+    assert body["split"] == expected
     assert body["attributes"]["domain"] == ["amazon", "caltech", "dslr", "webcam"]
     amazon_tests = pool.id[(pool.groups["domain"] == 0) & (pool.split == 1)]
-    assert amazon_tests.tolist()[:2] == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
+    result = amazon_tests.tolist()[:2]
+    assert result == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
 
 
 def test_what_macos_puts_beside_an_image_is_no_image(tmp_path):
@@ -56,7 +60,8 @@ def test_what_macos_puts_beside_an_image_is_no_image(tmp_path):
     (raw / "amazon" / "mug" / "._frame_0000.jpg").write_text("of macOS")
     (raw / "amazon" / ".AppleDouble").mkdir()
     (raw / "amazon" / ".AppleDouble" / "frame_0000.jpg").write_text("of macOS")
-    assert office_caltech.rows(raw, completed(8, "fedheal")) == whole
+    result = office_caltech.rows(raw, completed(8, "fedheal"))
+    assert result == whole
 
 
 def test_a_missing_domain_or_an_unknown_class_is_refused(tmp_path):
@@ -77,7 +82,8 @@ def test_every_client_draws_its_portion_of_one_domain_and_none_twice():
     expected = [25, 25, 15, 15, 7, 7]
     assert [len(part) for part in parts] == expected
     expected = [{0}, {0}, {1}, {1}, {2}, {2}]
-    assert [set(domains[part]) for part in parts] == expected
+    result = [set(domains[part]) for part in parts]
+    assert result == expected
     result = len(np.unique(np.concatenate(parts)))
     assert result == sum(map(len, parts))
 

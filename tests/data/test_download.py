@@ -33,7 +33,8 @@ def get(folder: Path, *files: dict, paths=(), accepted: bool = True, **more) -> 
     of_card = cards.of_card(
         "digits", card("digits") | {"download": list(files), "download_rest": ""} | more
     )
-    download([wanted(of_card, folder, paths)], accepted=accepted)
+    requests = [wanted(of_card, folder, paths)]
+    download(requests, accepted=accepted)
     return folder
 
 
@@ -44,22 +45,26 @@ def plain(url: str, path: str = "file", **more) -> dict:
 
 def archive(url: str, **more) -> dict:
     """A card's entry of ZIP."""
+    sha256 = hashlib.sha256(ZIP).hexdigest()
     return {
         "path": "all.zip",
         "url": url,
         "bytes": len(ZIP),
-        "sha256": hashlib.sha256(ZIP).hexdigest(),
+        "sha256": sha256,
     } | more
 
 
 def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
     address, requests = server
     for _ in range(2):
-        get(tmp_path, plain(f"{address}/file", "deep/file"))
-    assert (tmp_path / "deep" / "file").read_bytes() == BODY
+        url = f"{address}/file"
+        get(tmp_path, plain(url, "deep/file"))
+    result = (tmp_path / "deep" / "file").read_bytes()
+    assert result == BODY
     assert requests == [("/file", None)]
     expected = [tmp_path / "deep" / "file"]
-    assert list((tmp_path / "deep").iterdir()) == expected
+    result = list((tmp_path / "deep").iterdir())
+    assert result == expected
     record = json.loads((tmp_path / "download.json").read_text())
     expected = {"deep/file": {"url": f"{address}/file", "bytes": len(BODY), "sha256": SHA256}}
     assert record == expected
@@ -67,7 +72,8 @@ def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
 
 def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, tmp_path, capsys):
     address, _asked = server
-    files = [plain(f"{address}/absent", "lost"), plain(f"{address}/file", "had")]
+    url = f"{address}/absent"
+    files = [plain(url, "lost"), plain(f"{address}/file", "had")]
     with pytest.raises(FedcliError, match="1 file is missing: lost of digits"):
         get(tmp_path, *files, download_rest="SYN belongs into {folder}/syn")
     assert (tmp_path / "had").read_bytes() == BODY
@@ -80,7 +86,8 @@ def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, t
 
 def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys):
     address, requests = server
-    get(tmp_path, plain(f"{address}/broken"))
+    url = f"{address}/broken"
+    get(tmp_path, plain(url))
     assert (tmp_path / "file").read_bytes() == BODY
     (_, range_asked), (_, later_range) = requests
     assert range_asked is None
@@ -91,26 +98,29 @@ def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys
 def test_one_that_brings_nothing_more_ends_with_what_is_kept(server, tmp_path):
     (tmp_path / ".file.part").write_bytes(BODY[:1000])  # of a process that was killed
     with pytest.raises(FedcliError, match="cannot be downloaded") as error:
-        get(tmp_path, plain(f"{server[0]}/dead"))
+        url = f"{server[0]}/dead"
+        get(tmp_path, plain(url))
     assert error.value.hint == "0.0 MB are kept: give the same command again"
     assert not (tmp_path / "file").exists()
-    get(tmp_path, plain(f"{server[0]}/file"))
-    assert server[1][-1] == ("/file", "bytes=1000-")
+    url = f"{server[0]}/file"
+    get(tmp_path, plain(url))
+    result = server[1][-1]
+    assert result == ("/file", "bytes=1000-")
     assert (tmp_path / "file").read_bytes() == BODY
 
 
 def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "PIECE", 2**16)
-    child = multiprocessing.get_context("fork").Process(
-        target=get, args=(tmp_path, plain(f"{server[0]}/slow"))
-    )
+    url = f"{server[0]}/slow"
+    child = multiprocessing.get_context("fork").Process(target=get, args=(tmp_path, plain(url)))
     child.start()
     until(
         lambda: (tmp_path / ".file.part").exists() and (tmp_path / ".file.part").stat().st_size > 0
     )
     child.kill()
     child.join()
-    get(tmp_path, plain(f"{server[0]}/slow"))
+    url = f"{server[0]}/slow"
+    get(tmp_path, plain(url))
     assert (tmp_path / "file").read_bytes() == BODY
     (_, range_asked), (_, later_range) = server[1]
     assert range_asked is None
@@ -133,8 +143,10 @@ def test_a_whole_or_too_long_part_and_servers_without_ranges(server, tmp_path, p
     (tmp_path / ".file.part").write_bytes(part)
     if path == "other" and len(part) == 100:
         with pytest.raises(FedcliError, match="another part"):
-            get(tmp_path, plain(f"{server[0]}/{path}"))
-    get(tmp_path, plain(f"{server[0]}/{path}"))
+            url = f"{server[0]}/{path}"
+            get(tmp_path, plain(url))
+    url = f"{server[0]}/{path}"
+    get(tmp_path, plain(url))
     assert (tmp_path / "file").read_bytes() == BODY
 
 
@@ -150,18 +162,25 @@ def test_a_whole_or_too_long_part_and_servers_without_ranges(server, tmp_path, p
 )
 def test_another_file_is_refused_and_not_kept(server, tmp_path, declared, sentence):
     with pytest.raises(HashError, match=sentence):
-        get(tmp_path, plain(f"{server[0]}/file", **declared))
-    assert [path.name for path in tmp_path.iterdir()] == [".download.lock"]
+        url = f"{server[0]}/file"
+        get(tmp_path, plain(url, **declared))
+    result = [path.name for path in tmp_path.iterdir()]
+    assert result == [".download.lock"]
 
 
 def test_a_server_that_does_not_say_how_much_comes(server, tmp_path):
-    get(tmp_path, plain(f"{server[0]}/silent"))
+    url = f"{server[0]}/silent"
+    get(tmp_path, plain(url))
     with pytest.raises(
         HashError, match="has 1,280,000 bytes and more, where 1,279,999 are declared"
     ):
-        get(tmp_path / "less", plain(f"{server[0]}/silent", bytes=len(BODY) - 1))
+        url = f"{server[0]}/silent"
+        folder = tmp_path / "less"
+        get(folder, plain(url, bytes=len(BODY) - 1))
     with pytest.raises(HashError, match="has 1,280,000 bytes, where 1,280,001 are declared"):
-        get(tmp_path / "more", plain(f"{server[0]}/silent", bytes=len(BODY) + 1))
+        url = f"{server[0]}/silent"
+        folder = tmp_path / "more"
+        get(folder, plain(url, bytes=len(BODY) + 1))
 
 
 def test_a_size_that_is_known_about_is_a_limit(server, tmp_path):
@@ -196,7 +215,8 @@ def test_a_file_of_that_name_with_other_content_stays(server, tmp_path, unpacked
     with pytest.raises(
         FedcliError, match=r"all\.zip is there and is not the file that was published"
     ) as error:
-        get(tmp_path, archive(f"{server[0]}/zip", **unpacked))
+        url = f"{server[0]}/zip"
+        get(tmp_path, archive(url, **unpacked))
     assert "move it away" in error.value.hint
     assert (tmp_path / "all.zip").read_bytes() == b"mine"
     assert not server[1]
@@ -209,7 +229,8 @@ def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
     if content != ZIP:
         (tmp_path / "pictures").mkdir()
     for _ in range(2):
-        get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
+        url = f"{server[0]}/zip"
+        get(tmp_path, archive(url, unpack="pictures"))
     assert not server[1]
     assert (tmp_path / "pictures").is_dir()
     for name in ("all.zip", "all.zip.part", "pictures.part"):
@@ -240,8 +261,10 @@ def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
         "http://example.org/x",
     ):
         with pytest.raises(FedcliError, match=r"leads on to|cannot be downloaded"):
-            get(tmp_path, plain(f"{server[0]}/moved/{to}"))
-    get(tmp_path, plain(f"{server[0]}/moved/{target}"), redirects=["localhost"])
+            url = f"{server[0]}/moved/{to}"
+            get(tmp_path, plain(url))
+    url = f"{server[0]}/moved/{target}"
+    get(tmp_path, plain(url), redirects=["localhost"])
     assert (tmp_path / "file").read_bytes() == BODY
 
 
@@ -251,7 +274,8 @@ def test_a_link_in_the_place_of_what_is_written_is_refused(server, tmp_path):
             (tmp_path / "mine").write_bytes(b"mine")
         (tmp_path / ".file.part").symlink_to(tmp_path / "mine")
         with pytest.raises(FedcliError, match="is a link"):
-            get(tmp_path, plain(f"{server[0]}/file"))
+            url = f"{server[0]}/file"
+            get(tmp_path, plain(url))
         assert not has_target or (tmp_path / "mine").read_bytes() == b"mine"
         (tmp_path / ".file.part").unlink()
         (tmp_path / "mine").unlink(missing_ok=True)
@@ -267,10 +291,13 @@ def test_nothing_is_downloaded_before_the_licence_is_accepted(
     monkeypatch.setattr("sys.stdin", typed)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     if answer == "y":
-        get(tmp_path, plain(f"{server[0]}/file"), accepted=False)
+        url = f"{server[0]}/file"
+        get(tmp_path, plain(url), accepted=False)
     else:
         with pytest.raises(UsageError, match="the licence of digits has to be accepted") as error:
-            get(tmp_path / "new", plain(f"{server[0]}/file"), accepted=False)
+            url = f"{server[0]}/file"
+            folder = tmp_path / "new"
+            get(folder, plain(url), accepted=False)
         assert "--accept-licence" in error.value.hint
         assert not (tmp_path / "new").exists()
         assert not server[1]
@@ -278,7 +305,8 @@ def test_nothing_is_downloaded_before_the_licence_is_accepted(
 
 
 def test_what_is_there_needs_no_licence_and_no_server(server, tmp_path):
-    get(tmp_path, plain(f"{server[0]}/file"))
+    url = f"{server[0]}/file"
+    get(tmp_path, plain(url))
     get(tmp_path, plain("http://127.0.0.1:9/file"), accepted=False)
 
 
@@ -290,7 +318,9 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
             shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1_000_000)
         )
         with pytest.raises(FedcliError, match=r"1\.3 MB are needed in .*, where 1\.0 MB are free"):
-            get(tmp_path / "new", plain(f"{server[0]}/file"))
+            url = f"{server[0]}/file"
+            folder = tmp_path / "new"
+            get(folder, plain(url))
         assert not (tmp_path / "new").exists()
         assert not server[1]
 
@@ -299,7 +329,8 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as error:
-        get(tmp_path, plain(f"{server[0]}/file"))
+        url = f"{server[0]}/file"
+        get(tmp_path, plain(url))
     assert (refusal := of_system(error.value))
     assert ".file.part" in refusal.sentence
     assert "free some space" in refusal.hint
@@ -320,9 +351,11 @@ def test_chosen_files_of_a_card_come_with_those_that_belong_to_them(server, tmp_
 def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path):
     address, requests = server
     for _ in range(2):
-        get(tmp_path, archive(f"{address}/zip", unpack="pictures"))
+        url = f"{address}/zip"
+        get(tmp_path, archive(url, unpack="pictures"))
     assert requests == [("/zip", None)]
-    assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
+    result = (tmp_path / "pictures" / "a").read_bytes()
+    assert result == b"first"
     result = (tmp_path / "pictures" / "deep" / "b").read_bytes()
     assert result == b"second"
     result = {path.name for path in tmp_path.iterdir()}
@@ -339,7 +372,8 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
     half_folder.mkdir()
     (half_folder / "half").write_bytes(b"fi")
     half_folder.with_suffix(".lock").touch()
-    get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
+    url = f"{server[0]}/zip"
+    get(tmp_path, archive(url, unpack="pictures"))
     assert not server[1]
     result = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert result == {
@@ -357,13 +391,15 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
 @pytest.mark.parametrize("text", ["abc", "9" * 5000, "-1", "1e6", "1_000"])
 def test_a_length_that_is_none_is_a_sentence(server, tmp_path, text):
     with pytest.raises(FedcliError, match=r"Content-Length '.{2,20}' is no number of bytes"):
-        get(tmp_path, plain(f"{server[0]}/length/{text}"))
+        url = f"{server[0]}/length/{text}"
+        get(tmp_path, plain(url))
     assert not (tmp_path / "file").exists()
 
 
 def test_a_redirect_to_no_address_is_a_sentence(server, tmp_path):
     with pytest.raises(FedcliError, match="cannot be downloaded: Invalid IPv6 URL"):
-        get(tmp_path, plain(f"{server[0]}/moved/http://[::1"))
+        url = f"{server[0]}/moved/http://[::1"
+        get(tmp_path, plain(url))
 
 
 @pytest.mark.parametrize("content", [zipped(a=b"x", a__b=b"y"), b"text", zipped()])
@@ -378,14 +414,16 @@ def test_an_archive_that_cannot_be_unpacked_is_fetched_anew(tmp_path, monkeypatc
     with serving({"/all.zip": ZIP}) as (address, requests):
         get(tmp_path, entry | {"url": f"{address}/all.zip"})
         assert requests == [("/all.zip", None)]
-    assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
+    result = (tmp_path / "pictures" / "a").read_bytes()
+    assert result == b"first"
 
 
 def test_a_server_that_is_too_slow_is_given_up(server, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "WINDOW", 0.0)
     monkeypatch.setattr(transfer, "LEAST", 10**9)
     with pytest.raises(FedcliError, match=r"sent fewer than 1.0 GB in 0 minutes") as error:
-        get(tmp_path, plain(f"{server[0]}/file"))
+        url = f"{server[0]}/file"
+        get(tmp_path, plain(url))
     assert "are kept: give the same command again later" in error.value.hint
     expected = BODY[: (tmp_path / ".file.part").stat().st_size]
     assert (tmp_path / ".file.part").read_bytes() == expected
@@ -398,14 +436,16 @@ def test_a_server_that_ends_each_connection_early_is_given_up(server, tmp_path, 
     monkeypatch.setattr(transfer, "PIECE", 1)
     monkeypatch.setattr(transfer, "WINDOW", 20)
     with pytest.raises(FedcliError, match=r"sent fewer than 1.0 MB"):
-        get(tmp_path, plain(f"{server[0]}/file"))
+        url = f"{server[0]}/file"
+        get(tmp_path, plain(url))
 
 
 def test_what_is_left_is_counted_by_what_the_server_says(server, tmp_path, monkeypatch):
     words = []
     monkeypatch.setattr(transfer.console, "beside", lambda text, **_: words.append(text))
     entry = {"path": "file", "url": f"{server[0]}/file", "about_bytes": 60_000_000, "md5": MD5}
-    get(tmp_path, entry, plain(f"{server[0]}/silent", "other"))
+    url = f"{server[0]}/silent"
+    get(tmp_path, entry, plain(url, "other"))
     assert words[0].startswith("2.")  # megabytes
     assert words[-1] == "0.0 MB left in all, 0 min"
     assert not [text for text in words if "-" in text]
@@ -419,7 +459,8 @@ def test_what_stands_where_an_archive_becomes_a_folder_is_named(server, tmp_path
     else:
         target.symlink_to("nowhere" if kind == "dangling link" else __file__)
     with pytest.raises(FedcliError, match=f"{target} is .*the archive becomes a folder") as error:
-        get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
+        url = f"{server[0]}/zip"
+        get(tmp_path, archive(url, unpack="pictures"))
     assert "nothing is overwritten" in error.value.hint
     assert not server[1]
 
@@ -428,7 +469,8 @@ def test_what_stands_where_an_archive_becomes_a_folder_is_named(server, tmp_path
 def test_a_record_that_is_not_ours_is_a_sentence(server, tmp_path, text):
     (tmp_path / "download.json").write_text(text)
     with pytest.raises(FedcliError, match="is damaged"):
-        get(tmp_path, plain(f"{server[0]}/file"))
+        url = f"{server[0]}/file"
+        get(tmp_path, plain(url))
 
 
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):

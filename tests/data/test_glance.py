@@ -18,7 +18,8 @@ def lines(tmp_path, classes, patients, images=IMAGES, **about) -> list[str]:
     rows = [Row(f"i{i}", i % 20, None, i >= 30, {"sex": i % 3 - 1}, patients[i]) for i in range(40)]
 
     def build(folder):
-        write_pool(folder / "pool.h5", rows, images, ["sex"])
+        path = folder / "pool.h5"
+        write_pool(path, rows, images, ["sex"])
         body = {
             "classes": classes,
             "attributes": {"sex": ["female", "male"]},
@@ -32,22 +33,25 @@ def lines(tmp_path, classes, patients, images=IMAGES, **about) -> list[str]:
             "sites": None,
             "unit": "id" if any(patients) else None,
         }
-        return body | {"count": 40, "split": {"train": 30, "test": 10, "by": "unit"}} | about
+        split = {"train": 30, "test": 10, "by": "unit"}
+        return body | {"count": 40, "split": split} | about
 
     path = manifest.stage(
         "dataset", folder=tmp_path / "m", made_by=["prepare"], options={}, parents=[], build=build
     )
-    return glance.of_dataset(path, image_counts.of_manifest(path))
+    counts = image_counts.of_manifest(path)
+    return glance.of_dataset(path, counts)
 
 
 def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):
     skipped = [
         {"file": f"{k}.png", "why": "holds no image" if k else "has no label"} for k in range(3)
     ]
+    patients = [f"p{i // 2}" for i in range(38)] + ["", ""]
     text = lines(
         tmp_path,
         list("abcdefghijklmnopqrst"),
-        [f"p{i // 2}" for i in range(38)] + ["", ""],
+        patients,
         skipped=skipped,
     )
     assert text[0] == "images: 40 (30 train, 10 test, patients kept together), 4x4 pixels"
@@ -62,13 +66,16 @@ def test_counts_unknown_groups_patients_and_what_was_left_out(tmp_path):
 
 
 def test_lines_are_short_whatever_the_names(tmp_path):
-    text = lines(tmp_path, LONG, [""] * 40, skipped=[{"file": "a", "why": "x" * 300}])
+    skipped = [{"file": "a", "why": "x" * 300}]
+    patients = [""] * 40
+    text = lines(tmp_path, LONG, patients, skipped=skipped)
     assert len(text) <= 8
     for line in text:
         assert len(line) <= 100
     assert text[1].startswith("classes: 20, from 2 (a class with a long name")
     assert "patients: not known" in text
-    assert glance.fitted("also: ", ["name " * 5] * 9).endswith(" more")
+    names = ["name " * 5] * 9
+    assert glance.fitted("also: ", names).endswith(" more")
 
 
 def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
@@ -77,8 +84,10 @@ def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
     images[35] = np.full_like(RAMP, 255)
     images[2] = images[3]
     images[38] = images[4]  # in the other part
-    text = lines(tmp_path, list("abcdefghijklmnopqrst"), [""] * 40, images)
-    assert text[-3:] == [
+    patients = [""] * 40
+    text = lines(tmp_path, list("abcdefghijklmnopqrst"), patients, images)
+    result = text[-3:]
+    assert result == [
         "training images of nearly one colour: a 1, b 2",
         "test images of nearly one colour: p 1",
         "identical to another image of their part: 5 training images",
@@ -86,7 +95,9 @@ def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
 
 
 def test_lines_about_odd_images_are_short_too(tmp_path):
-    text = lines(tmp_path, LONG, [""] * 40, [np.zeros_like(RAMP)] * 40)
+    images = [np.zeros_like(RAMP)] * 40
+    patients = [""] * 40
+    text = lines(tmp_path, LONG, patients, images)
     for line in text:
         assert len(line) <= 100
     assert text[-1] == (
@@ -113,11 +124,13 @@ def test_an_image_is_blank_if_no_channel_has_four_values(values, blank, channels
 def test_validation_images_are_training_images_too(tmp_path, monkeypatch):
     images = list(IMAGES)
     images[25] = np.zeros_like(RAMP)
-    lines(tmp_path, list("abcdefghijklmnopqrst"), [""] * 40, images)
+    patients = [""] * 40
+    lines(tmp_path, list("abcdefghijklmnopqrst"), patients, images)
     path = tmp_path / "m" / "dataset.json"
     pool, rows, test = image_contents.holdings(path)
     (all_rows,) = [parts["train"] for parts in rows.values()]
-    clients = {"north": {"train": all_rows[:20], "val": all_rows[20:], "test": all_rows[:0]}}
+    north = {"train": all_rows[:20], "val": all_rows[20:], "test": all_rows[:0]}
+    clients = {"north": north}
     monkeypatch.setattr(image_contents, "holdings", lambda path: (pool, clients, test))
     contents = image_contents.of_manifest(path)
     assert contents["nearly_one_colour"] == {"train": {"f": 1}}

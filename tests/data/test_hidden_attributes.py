@@ -19,10 +19,12 @@ def pool(images=3000, images_of_patient=3):
     patient = np.array(
         [f"p{k // images_of_patient}" if k < images - 6 else "" for k in range(images)]
     )
+    sex = np.arange(images) % 3 - 1
+    groups = {"sex": sex}
     return SimpleNamespace(
         id=np.array([f"i{k}" for k in range(images)]),
         patient=patient,
-        groups={"sex": np.arange(images) % 3 - 1},
+        groups=groups,
     )
 
 
@@ -30,9 +32,8 @@ def test_the_share_of_patients_that_was_asked_for_loses_all_of_its_images():
     is_hidden = hidden(pool(), np.arange(3000), "sex", HOW, "north")
     by_patient = is_hidden[:2994].reshape(-1, 3)
     assert (by_patient.all(1) == by_patient.any(1)).all()
-    assert is_hidden.mean() == pytest.approx(
-        0.3, abs=0.05
-    )  # 3.4 standard deviations of 1,000 patients
+    expected = pytest.approx(0.3, abs=0.05)
+    assert is_hidden.mean() == expected  # 3.4 standard deviations of 1,000 patients
 
 
 def test_a_draw_is_of_the_seed_the_client_the_attribute_and_the_patient_alone():
@@ -51,10 +52,9 @@ def test_a_draw_is_of_the_seed_the_client_the_attribute_and_the_patient_alone():
 def test_nothing_and_everything():
     rows = np.arange(30)
     assert not hidden(pool(), rows, "sex", HOW | {"share": 0.0}, "north").any()
-    assert (
-        groups_without(pool(), rows, {"hidden_attributes": HOW | {"share": 1.0}}, "north")["sex"]
-        == -1
-    ).all()
+    hidden_attributes = HOW | {"share": 1.0}
+    body = {"hidden_attributes": hidden_attributes}
+    assert (groups_without(pool(), rows, body, "north")["sex"] == -1).all()
     assert (
         groups_without(pool(), rows, {"hidden_attributes": HOW}, "south")
         == {}
@@ -87,7 +87,8 @@ def test_training_groups_of_the_clients_that_were_chosen_are_hidden_and_nothing_
         result = before.val[client].groups["sex"].tolist()
         assert result == after.val[client].groups["sex"].tolist()
     result = before.test["clean"].groups["sex"].tolist()
-    assert result == after.test["clean"].groups["sex"].tolist()
+    expected = after.test["clean"].groups["sex"].tolist()
+    assert result == expected
 
 
 def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_methods_train_on(
@@ -96,7 +97,8 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
     again = fedcli.corrupt(source, "attributes", hide=["sex"], share=0.5, on=[ROSTER[0]], work=work)
     assert partly.kind == "partition"
     assert partly == again
-    assert set(manifest.verify(partly.path).files) == {"rows.h5"}
+    result = set(manifest.verify(partly.path).files)
+    assert result == {"rows.h5"}
     labels = fedcli.corrupt(partly, "labels", rate=0.5, on=[ROSTER[1]], work=work)
     images = fedcli.corrupt(labels, "gaussian", ratio=0.25, work=work, jobs=1)
     assert images.body["hidden_attributes"] == partly.body["hidden_attributes"]
@@ -124,7 +126,8 @@ def test_files_of_single_sites_are_left_out_since_they_hold_the_groups(source, w
     divided = fedcli.partition(dataset, clients=2, materialize=True, work=work)
     assert any(name.startswith("sites/") for name in manifest.read(divided.path).files)
     hidden_sex = fedcli.corrupt(divided, "attributes", hide=["sex"], share=1.0, work=work)
-    assert set(manifest.verify(hidden_sex.path).files) == {"rows.h5"}
+    result = set(manifest.verify(hidden_sex.path).files)
+    assert result == {"rows.h5"}
 
 
 @pytest.mark.parametrize(

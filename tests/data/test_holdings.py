@@ -21,9 +21,11 @@ def dataset(work):
 
 
 def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tmp_path):
-    pool = read_pool(dataset.path.parent / "pool.h5")
+    path = dataset.path.parent / "pool.h5"
+    pool = read_pool(path)
     counts = image_counts.of_manifest(dataset.path)
-    assert list(counts) == ["class", *dataset.body["attributes"]]
+    expected = ["class", *dataset.body["attributes"]]
+    assert list(counts) == expected
     for name, clients in counts.items():
         parts = {part: sum(values.values()) for part, values in clients["all"].items()}
         expected = {
@@ -54,23 +56,29 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tm
 
 
 def test_unknown_values_are_counted_as_such(tmp_path):
-    groups = {"sex": np.array([0, -1, 1, -1])}
+    sex = np.array([0, -1, 1, -1])
+    groups = {"sex": sex}
+    shape = (4, 8, 8, 1)
+    split = np.zeros(4)
     pool = Pool(
         tmp_path,
-        (4, 8, 8, 1),
+        shape,
         np.array([0, 1, 1, 1]),
         np.array(list("abcd")),
-        np.zeros(4),
+        split,
         None,
         groups,
     )
     body = {"classes": ["x", "y"], "attributes": {"sex": ["female", "male"]}}
-    counts = image_counts.counted(
-        pool, {"north": {"train": np.array([0, 1, 3]), "test": np.array([], int)}}, body
-    )
+    train = np.array([0, 1, 3])
+    north = {"train": train, "test": np.array([], int)}
+    counts = image_counts.counted(pool, {"north": north}, body)
+    train = {"female": 1, "male": 0, "unknown": 2}
+    sex = {"north": {"train": train}}
+    north = {"train": {"x": 1, "y": 2}}
     expected = {
-        "class": {"north": {"train": {"x": 1, "y": 2}}},
-        "sex": {"north": {"train": {"female": 1, "male": 0, "unknown": 2}}},
+        "class": {"north": north},
+        "sex": sex,
     }
     assert counts == expected
     expected = (
@@ -86,7 +94,8 @@ def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_n
     capsys.readouterr()
     fedcli.partition(dataset, by=["site"], work=tmp_path)
     assert "their sites" not in capsys.readouterr().err  # which is what divides the clients
-    women = read_pool(dataset.path.parent / "pool.h5")
+    path = dataset.path.parent / "pool.h5"
+    women = read_pool(path)
     names = {0: "north", 1: "south"}
     lines = [
         f"{id},{names[sex]}"
@@ -94,7 +103,8 @@ def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_n
         if sex >= 0
     ]
     (tmp_path / "who.csv").write_text("image,client\n" + "\n".join(lines) + "\n")
-    fedcli.partition(dataset, clients_file=tmp_path / "who.csv", work=tmp_path)
+    clients_file = tmp_path / "who.csv"
+    fedcli.partition(dataset, clients_file=clients_file, work=tmp_path)
     assert "100 % of their sexes" in capsys.readouterr().err
     fedcli.partition(dataset, iid=True, clients=2, work=tmp_path)
     assert "their sexes" not in capsys.readouterr().err
@@ -109,7 +119,8 @@ def test_inspect_and_the_page_show_them(dataset, tmp_path, monkeypatch):
         assert "white" in output
         assert "sha256" not in output
         assert "materialize" not in output
-    result = json.loads(run(f"fedcli inspect {partition.path} --json"))["counts"]
+    command = f"fedcli inspect {partition.path} --json"
+    result = json.loads(run(command))["counts"]
     assert result == image_counts.of_manifest(partition.path)
     scores = fedcli.evaluate(fedcli.train("fedavg", partition, rounds=1))
     text = page.write(tmp_path / "page.html", [scores.path]).read_text(encoding="utf-8")
@@ -131,8 +142,11 @@ def test_the_nevi_of_ham10000_are_counted():
     rows = isic2018.rows(raw, completed(8, "lesion")).rows
     y = np.array([row.label for row in rows])
     split = np.array([int(row.test) for row in rows])
-    pool = Pool(raw, (len(rows), 8, 8, 3), y, np.array([row.id for row in rows]), split, None, {})
-    parts = {"all": {"train": np.flatnonzero(split == 0), "test": np.flatnonzero(split == 1)}}
+    shape = (len(rows), 8, 8, 3)
+    pool = Pool(raw, shape, y, np.array([row.id for row in rows]), split, None, {})
+    train = np.flatnonzero(split == 0)
+    test = np.flatnonzero(split == 1)
+    parts = {"all": {"train": train, "test": test}}
     classes = card("isic2018")["classes"]
     counts = image_counts.counted(pool, parts, {"classes": classes, "attributes": {}})["class"][
         "all"

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tables_of_numbers import rows
 
 from fedcli.data.sources.skin import skin_type
 
@@ -41,7 +42,8 @@ def uniform(rgb: tuple[int, int, int], height: int = 300, width: int = 400) -> n
 def test_a_uniform_image_has_the_angle_of_its_colour(rgb, skin):
     light, yellow = lab(rgb)
     angle = np.degrees(np.arctan((light - 50) / yellow))
-    colours = skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(uniform(rgb))))
+    image = skin_type.centre_square(uniform(rgb))
+    colours = skin_type.patch_colours(skin_type.without_hair(image))
     expected = pytest.approx(np.tile([light, yellow], (8, 1)), abs=2e-3)
     assert colours[:, [0, 2]] == expected
     expected = pytest.approx(np.full(8, angle), abs=0.02)
@@ -58,11 +60,13 @@ def test_a_uniform_image_has_the_angle_of_its_colour(rgb, skin):
 def test_the_cut_points_belong_to_the_darker_type():
     angles = [90, 55.001, 55, 41.001, 41, 28.001, 28, 19.001, 19, 10.001, 10, -90]
     expected = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
-    assert [skin_type.type_of(angle) for angle in angles] == expected
+    result = [skin_type.type_of(angle) for angle in angles]
+    assert result == expected
 
 
 def test_the_patches_lie_where_bevan_puts_them():
-    image = uniform((0, 0, 0), 256, 256)
+    rgb = (0, 0, 0)
+    image = uniform(rgb, 256, 256)
     spans = [  # bottom, top, left, right, four corners: rows, then columns
         *((230, 250, 115, 135), (5, 25, 115, 135), (115, 135, 5, 25), (115, 135, 230, 250)),
         *((216, 236, 216, 236), (216, 236, 20, 40), (20, 40, 20, 40), (20, 40, 216, 236)),
@@ -72,11 +76,13 @@ def test_the_patches_lie_where_bevan_puts_them():
     result = (image > 0).any(-1).sum()
     assert result == 8 * 400
     expected = pytest.approx([lab((v, v, v))[0] for v in range(30, 241, 30)], abs=2e-3)
-    assert skin_type.patch_colours(image)[:, 0] == expected
+    result = skin_type.patch_colours(image)[:, 0]
+    assert result == expected
 
 
 def test_the_lightest_patch_decides():
-    image = uniform((80, 64, 56), 256, 256)
+    rgb = (80, 64, 56)
+    image = uniform(rgb, 256, 256)
     image[20:40, 216:236] = SKIN
     assert skin_type.skin_type(image, "continuous") == 2
 
@@ -108,13 +114,14 @@ def test_a_hair_is_painted_over_and_a_lesion_stays():
 
 
 def test_faint_lines_are_left_alone():
-    image = uniform((200, 200, 200), 256, 256)
+    rgb = (200, 200, 200)
+    image = uniform(rgb, 256, 256)
     image[:, 122:125] = 190  # exactly as much darker as is allowed
     assert np.array_equal(skin_type.without_hair(image), image)
 
 
 def test_both_rules_agree_on_skin_and_part_where_it_looks_blue():
-    colours = np.array([[70, 9, 15], [30, 5, 8], [70, 3, -5], [30, 3, -5]], float)  # L, a, b
+    colours = np.array(rows("70 9 15; 30 5 8; 70 3 -5; 30 3 -5"), float)  # L, a, b
     both = np.degrees(np.arctan([20 / 15, -20 / 8]))
     blue = np.degrees(np.arctan(4))
     expected = pytest.approx([*both, 180 - blue, blue - 180])
@@ -125,19 +132,25 @@ def test_both_rules_agree_on_skin_and_part_where_it_looks_blue():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_grey_divides_nothing_by_zero(rule):
-    colours = np.array([[70, 0, 0], [30, 0, 0], [50, 0, 0]], float)
+    colours = np.array(rows("70 0 0; 30 0 0; 50 0 0"), float)
     expected = [90, -90, 0]
     assert skin_type.angles(colours, rule).tolist() == expected
     for value in (0, 128, 255):
-        result = skin_type.skin_type(uniform((value,) * 3), rule)
+        rgb = (value,) * 3
+        image = uniform(rgb)
+        result = skin_type.skin_type(image, rule)
         expected = 6 if value == 0 else 1
         assert result == expected
 
 
 def test_bright_skin_with_a_bluish_cast_is_light_except_by_the_released_rule():
-    result = skin_type.skin_type(uniform(SKIN[::-1]), "continuous")
+    rgb = SKIN[::-1]
+    image = uniform(rgb)
+    result = skin_type.skin_type(image, "continuous")
     assert result == 1
-    result = skin_type.skin_type(uniform(SKIN[::-1]), "released")
+    rgb = SKIN[::-1]
+    image = uniform(rgb)
+    result = skin_type.skin_type(image, "released")
     assert result == 6
 
 

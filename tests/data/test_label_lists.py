@@ -44,7 +44,8 @@ def test_a_quoted_label_may_hold_a_comma():
 
 def test_labels_are_those_that_some_cell_names_without_doubt():
     expected = {"D", "G", "N", "O", "D, G", "A/B"}
-    assert labels_of(["D", "G|N", "['O']", "D, G", "A/B"]) == expected
+    result = labels_of(["D", "G|N", "['O']", "D, G", "A/B"])
+    assert result == expected
 
 
 def test_a_list_with_a_part_that_is_named_nowhere_else_is_doubtful():
@@ -78,7 +79,8 @@ def test_a_column_of_lists_is_refused_without_multi_label_and_divided_with_it(tm
 
 
 def test_an_empty_list_is_an_image_without_a_label(tmp_path):
-    raw = of_columns(tmp_path, label=["[]", "['D']", "['G']"])
+    label = ["[]", "['D']", "['G']"]
+    raw = of_columns(tmp_path, label=label)
     result = own_images_folder.listed(raw, multi_label="yes", map="label:D=diabetes")
     assert result.classes == ["G", "diabetes"]
     expected = [(0, 0), (0, 1), (1, 0)]
@@ -86,15 +88,18 @@ def test_an_empty_list_is_an_image_without_a_label(tmp_path):
 
 
 def test_words_of_a_list_are_translated(tmp_path, capsys):
-    raw = of_columns(tmp_path, label=["D, G", "D", "G"])
+    label = ["D, G", "D", "G"]
+    raw = of_columns(tmp_path, label=label)
     result = own_images_folder.listed(raw, multi_label="yes", map="label:D=diabetes,G=glaucoma")
     assert result.classes == ["diabetes", "glaucoma"]
     assert "no image has" not in capsys.readouterr().err
 
 
 def test_a_doubtful_list_is_warned_of(tmp_path, capsys):
-    raw = of_columns(tmp_path, label=["D, X", "D", "G"])
-    assert own_images_folder.listed(raw, multi_label="yes").classes == ["D", "D, X", "G"]
+    label = ["D, X", "D", "G"]
+    raw = of_columns(tmp_path, label=label)
+    result = own_images_folder.listed(raw, multi_label="yes").classes
+    assert result == ["D", "D, X", "G"]
     err = " ".join(capsys.readouterr().err.split())
     assert "'D, X' counts as one label, since no other cell names 'X'" in err
 

@@ -22,7 +22,8 @@ def test_symmetric_noise_changes_the_share_that_was_asked_for_to_every_other_cla
     expected = pytest.approx(0.3, abs=0.03)
     assert (noisy != y).mean() == expected  # 3.6 standard deviations of 3,000 draws
     by_step = np.bincount((noisy - y) % 3, minlength=3)
-    assert by_step[1] == pytest.approx(by_step[2], rel=0.2)
+    expected = pytest.approx(by_step[2], rel=0.2)
+    assert by_step[1] == expected
 
 
 def test_pair_noise_goes_to_the_next_class_and_asymmetric_noise_where_it_was_told():
@@ -43,7 +44,8 @@ def test_nothing_and_everything():
 def test_an_image_has_its_own_draw_by_seed_and_client():
     y, noisy = flips("symmetric", 0.3)
     order = np.random.default_rng(1).permutation(3000)
-    again = flipped(y[order], [IDS[k] for k in order], ("symmetric", 0.3), (1, 2, 0), 0, "north")
+    ids = [IDS[k] for k in order]
+    again = flipped(y[order], ids, ("symmetric", 0.3), (1, 2, 0), 0, "north")
     assert (again == noisy[order]).all()
     assert (flips("symmetric", 0.3, seed=1)[1] != noisy).any()
     assert (flips("symmetric", 0.3, client="south")[1] != noisy).any()
@@ -69,7 +71,8 @@ def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source
     expected = after.test["clean"].y.tolist()
     assert before.test["clean"].y.tolist() == expected
     counts = after.train[ROSTER[0]].y.bincount(minlength=3).tolist()
-    assert noisy.body["roster"][0]["class_counts"] == counts
+    result = noisy.body["roster"][0]["class_counts"]
+    assert result == counts
 
 
 def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noisy, source, work):
@@ -80,7 +83,8 @@ def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noi
     assert images.body["label_noise"] == noisy.body["label_noise"]
     loaded = shard.load(images.path)
     expected = shard.load(noisy.path).train[ROSTER[0]].y.tolist()
-    assert loaded.train[ROSTER[0]].y.tolist() == expected
+    result = loaded.train[ROSTER[0]].y.tolist()
+    assert result == expected
     run = fedcli.train("fedavg", images, rounds=1, work=work)
     scores = fedcli.evaluate(run).body
     expected = {ROSTER[0]: ["pair", 0.5]}
@@ -89,10 +93,11 @@ def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noi
 
 
 def test_clients_may_have_different_noise(source, work):
+    client = [f"{ROSTER[1]}=symmetric:0.5", f"{ROSTER[2]}=asymmetric"]
     noisy = fedcli.corrupt(
         source,
         "labels",
-        client=[f"{ROSTER[1]}=symmetric:0.5", f"{ROSTER[2]}=asymmetric"],
+        client=client,
         flip={"a": "b"},
         work=work,
     )
@@ -130,7 +135,8 @@ def test_the_same_line_without_a_path_makes_the_same_again(tmp_path, line):
     word, options = line
     paths = [fedcli.corrupt(kind=word, work=tmp_path, **options).path for _ in range(2)]
     assert paths[0] == paths[1]
-    assert len(list((tmp_path / "partitions").iterdir())) == 2
+    result = len(list((tmp_path / "partitions").iterdir()))
+    assert result == 2
 
 
 def test_what_it_is_not_for_is_refused(noisy, source, work):

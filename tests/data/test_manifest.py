@@ -44,26 +44,31 @@ def made(tmp_path, name="one", options=None, parents=(), text="hello"):
 
 def test_the_same_stage_writes_the_same_bytes(tmp_path):
     expected = made(tmp_path / "b").read_bytes()
-    assert made(tmp_path / "a").read_bytes() == expected
+    result = made(tmp_path / "a").read_bytes()
+    assert result == expected
 
 
 def test_a_manifest_holds_no_path_of_this_machine(tmp_path):
     path = make_chain(tmp_path, corrupted=True)
     for text in (p.read_text() for p in tmp_path.rglob("*.json")):
         assert str(tmp_path) not in text
-    assert list(manifest.read(path).parents) == ["../../partitions/made/partition.json"]
+    result = list(manifest.read(path).parents)
+    assert result == ["../../partitions/made/partition.json"]
 
 
 def test_a_chain_can_be_moved_as_a_whole(tmp_path):
-    made_path = make_chain(tmp_path / "old", corrupted=True)
+    work = tmp_path / "old"
+    made_path = make_chain(work, corrupted=True)
     (tmp_path / "old").rename(tmp_path / "new")
-    result = manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind
+    path = tmp_path / "new" / made_path.relative_to(tmp_path / "old")
+    result = manifest.verify(path).kind
     assert result == "corruption"
 
 
 def test_an_equal_stage_is_not_made_again(tmp_path, capsys):
     inode = made(tmp_path).stat().st_ino
-    assert made(tmp_path, text="other").stat().st_ino == inode
+    result = made(tmp_path, text="other").stat().st_ino
+    assert result == inode
     assert "already made" in capsys.readouterr().err
 
 
@@ -200,7 +205,8 @@ def test_leftovers_of_a_killed_stage_are_removed_by_the_next(tmp_path):
     result = {p.suffix for p in tmp_path.iterdir() if p.name.startswith(".one.")}
     assert result == {".lock", ".tmp"}
     made(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["one"]
+    result = [p.name for p in tmp_path.iterdir()]
+    assert result == ["one"]
 
 
 def damage(path):
@@ -222,7 +228,8 @@ def test_a_damaged_result_is_made_again_and_files_of_others_beside_it_stay(tmp_p
     assert made(tmp_path).read_bytes() == good
     assert manifest.verify(path)
     assert (path.parent / "notes.txt").read_text() == "mine"
-    assert (path.parent / "runs" / "weeks.h5").read_text() == "of work"
+    result = (path.parent / "runs" / "weeks.h5").read_text()
+    assert result == "of work"
     assert capsys.readouterr().err.count("making it again") == 1
     result = sorted(entry.name for entry in tmp_path.iterdir())
     assert result == ["one"]
@@ -304,7 +311,8 @@ def test_files_of_other_names_beside_a_result_stay(tmp_path):
         path.write_text("mine")
     made(tmp_path)
     made(tmp_path)
-    assert [path.read_text() for path in user_files] == ["mine", "mine"]
+    result = [path.read_text() for path in user_files]
+    assert result == ["mine", "mine"]
 
 
 def test_numbers_about_skew_are_numbers(tmp_path):

@@ -32,13 +32,16 @@ def test_the_client_is_as_noisy_as_the_other_in_the_same_bytes_each_time(tmp_pat
     matched = body["match"]
     assert matched["noise"] == noise(chain, "west")
     assert matched["before"] == noise(chain, "north")
-    assert matched["after"] == pytest.approx(matched["noise"], abs=0.5)
+    expected = pytest.approx(matched["noise"], abs=0.5)
+    assert matched["after"] == expected
     assert matched["sigma"] > 20
-    path = corrupt(chain, match="west", on=["north"], work=tmp_path / "again", jobs=1).path
+    work = tmp_path / "again"
+    path = corrupt(chain, match="west", on=["north"], work=work, jobs=1).path
     assert noise(path, "north") == matched["after"]
+    severity = round(100 * matched["sigma"])
     expected = {
         "kind": "matched-noise",
-        "severity": round(100 * matched["sigma"]),
+        "severity": severity,
         "clients": ["north"],
     }
     assert body["each"][0] == expected

@@ -20,17 +20,15 @@ def work(tmp_path_factory):
 @pytest.fixture(scope="module")
 def north(work):
     """Two hospitals, 10 pixels."""
-    return prepared(
-        write_hospitals(work / "north", hospitals=("a", "b"), count=48, size=10), work, size=10
-    )
+    raw = write_hospitals(work / "north", hospitals=("a", "b"), count=48, size=10)
+    return prepared(raw, work, size=10)
 
 
 @pytest.fixture(scope="module")
 def south(work):
     """One hospital of another name for the illness, 8 pixels, and one more class."""
-    raw = write_hospitals(
-        work / "south", classes=("healthy", "sick", "unclear"), hospitals=("c",), count=48, seed=1
-    )
+    classes = ("healthy", "sick", "unclear")
+    raw = write_hospitals(work / "south", classes=classes, hospitals=("c",), count=48, seed=1)
     return prepared(raw, work)
 
 
@@ -63,7 +61,8 @@ def held(partition):
 
 
 def test_images_classes_and_attributes_are_joined_by_the_stated_rules(work, north, south, table):
-    joined = merged(work, north, south, classes_table=table(*ILL))
+    classes_table = table(*ILL)
+    joined = merged(work, north, south, classes_table=classes_table)
     dataset = manifest.above(joined.path, "dataset")
     body = manifest.verify(dataset).body
     pool = pool_of(dataset)
@@ -87,7 +86,8 @@ def test_images_classes_and_attributes_are_joined_by_the_stated_rules(work, nort
     expected = of_north.groups["hospital"].tolist() + [2] * len(with_class)
     assert pool.groups["hospital"].tolist() == expected
     assert (pool.pixels()[:48] == of_north.pixels()).all()
-    grown = fit_image(of_south.pixels()[with_class[0]], 10, "stretch", False)
+    image = of_south.pixels()[with_class[0]]
+    grown = fit_image(image, 10, "stretch", False)
     assert (pool.pixels()[48] == grown).all()
     assert not {*pool.patient[:48]} & {*pool.patient[48:]}
 
@@ -96,31 +96,35 @@ def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without
     work, north, south, table
 ):
     how = {"dirichlet": 1.0, "seed": 3, "val": 0.2}
-    ids_by_client = held(
-        merged(
-            work,
-            north,
-            south,
-            classes_table=table(*ILL),
-            clients_of={"north": 3, "south": 2},
-            **how,
-        )
+    clients_of = {"north": 3, "south": 2}
+    classes_table = table(*ILL)
+    partition = merged(
+        work,
+        north,
+        south,
+        classes_table=classes_table,
+        clients_of=clients_of,
+        **how,
     )
+    ids_by_client = held(partition)
     expected = [f"north-client-0{k}" for k in range(3)] + [
         "south-client-00",
         "south-client-01",
     ]
     assert [*ids_by_client] == expected
-    pool, rows, tests = holdings(
-        merged(work, north, south, classes_table=table(*ILL), iid=True, clients=2).path
-    )
+    classes_table = table(*ILL)
+    path = merged(work, north, south, classes_table=classes_table, iid=True, clients=2).path
+    pool, rows, tests = holdings(path)
     result = pool.id[rows["south-client-01"]["test"]].tolist()
     expected = [id for id in pool.id[tests] if id.startswith("south/")]
     assert result == expected
-    alone = held(fedcli.partition(north, clients=3, work=work, **how | {"val": 0}))
-    both = held(
-        merged(work, north, south, classes_table=table(*ILL), clients=3, **how | {"val": 0})
+    partition = fedcli.partition(north, clients=3, work=work, **how | {"val": 0})
+    alone = held(partition)
+    classes_table = table(*ILL)
+    partition = merged(
+        work, north, south, classes_table=classes_table, clients=3, **how | {"val": 0}
     )
+    both = held(partition)
     for client, ids in alone.items():
         expected = [f"north/{id}" for id in ids]
         assert both[f"north-{client}"] == expected
@@ -133,7 +137,8 @@ def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_ou
     plain = fedcli.prepare("images", raw=raw, size=8, work=work, jobs=1)
     by_hospital = fedcli.partition(plain, merge=[f"north={north.path}"], by=["hospital"], work=work)
     assert [*held(by_hospital)] == ["north-a", "north-b", "images"]
-    out = merged(work, north, south, classes_table=table(*ILL), hold_out="dataset=south")
+    classes_table = table(*ILL)
+    out = merged(work, north, south, classes_table=classes_table, hold_out="dataset=south")
     assert [*held(out)] == ["north-a", "north-b"]
     scored = fedcli.evaluate(fedcli.train("fedavg", out, rounds=1, work=work), by=["dataset"])
     result = scored.body["groups"]["dataset"]["clean"]["last_round"]["groups"]["south"]["count"]
@@ -141,7 +146,8 @@ def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_ou
 
 
 def test_a_changed_dataset_is_seen_through_the_chain(work, north, south, table, tmp_path):
-    copy = prepared(write_hospitals(tmp_path / "raw", count=30, seed=5), tmp_path)
+    raw = write_hospitals(tmp_path / "raw", count=30, seed=5)
+    copy = prepared(raw, tmp_path)
     joined = fedcli.partition(merge=[f"x={copy.path}", f"north={north.path}"], work=tmp_path)
     with (copy.path.parent / "pool.h5").open("ab") as file:
         file.write(b"x")
@@ -164,7 +170,8 @@ def test_what_does_not_fit_is_said_in_a_sentence(work, north, south, table, tmp_
         ): "all images would be 'skin'",
     }.items():
         with pytest.raises(FedcliError, match=sentence):
-            merged(work, north, south, classes_table=table(*lines))
+            classes_table = table(*lines)
+            merged(work, north, south, classes_table=classes_table)
     with pytest.raises(FedcliError, match="an image of y is one of x, pixel for pixel"):
         fedcli.partition(merge=[f"x={north.path}", f"y={north.path}"], work=work)
     raw = write_hospitals(tmp_path / "raw", count=20, seed=7)
@@ -192,4 +199,5 @@ def test_slices_become_grey_and_grey_becomes_coloured():
         [30] * 3,
     ]
     assert result == expected
-    assert merge._fitted(slices, 4, 5).shape == (4, 4, 5)
+    result = merge._fitted(slices, 4, 5).shape
+    assert result == (4, 4, 5)

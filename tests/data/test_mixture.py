@@ -52,7 +52,8 @@ def test_one_kind_named_client_by_client_is_the_plain_corruption(parts):
 def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_them(parts):
     mixed = corrupt(parts, client=["client-00=contrast:4", "client-03=gaussian:1"])
     dataset = manifest.parent(mixed.path, "dataset")
-    pool = read_pool(dataset.parent / "pool.h5")
+    path = dataset.parent / "pool.h5"
+    pool = read_pool(path)
     with h5py.File(manifest.parent(mixed.path, "partition").parent / "rows.h5") as file:
         rows_of = {k: set(file[f"train/{k}"][()].tolist()) for k in (0, 3)}
     with h5py.File(mixed.path.parent / "changed.h5") as file:
@@ -60,7 +61,8 @@ def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_the
             dict(zip(file[f"{part}/rows"][()].tolist(), file[f"{part}/x"][()], strict=True))
             for part in ("train", "test")
         )
-    assert set(train) == rows_of[0] | rows_of[3]
+    expected = rows_of[0] | rows_of[3]
+    assert set(train) == expected
 
     def changed(row, kind, severity):
         image = pool.pixels(np.array([row]))[0]
@@ -138,8 +140,10 @@ def test_a_client_keeps_the_corruption_it_has_and_its_seed(parts):
 def test_clients_that_share_an_image_cannot_be_corrupted_differently():
     rows = {"a": np.array([1, 2]), "b": np.array([2, 3])}
     with pytest.raises(FedcliError, match="also another client's"):
-        mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 2)})
-    result = mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 1)})[0].tolist()
+        how_by_client = {"a": ("contrast", 1), "b": ("contrast", 2)}
+        mixture.train_hows(rows, how_by_client)
+    how_by_client = {"a": ("contrast", 1), "b": ("contrast", 1)}
+    result = mixture.train_hows(rows, how_by_client)[0].tolist()
     assert result == [
         1,
         2,

@@ -40,13 +40,15 @@ def test_slices_look_the_same_in_whatever_order_a_file_keeps_them(axes, name, tm
         "sagittal": BODY[2, ::-1, ::-1].T,
     }
     for axis, plane in expected.items():
-        image = nifti.read_slices(path, choose(axis=axis), window)
+        choices = choose(axis=axis)
+        image = nifti.read_slices(path, choices, window)
         assert np.array_equal(image[..., 0], plane + 68), axis
 
 
 def test_several_slices_are_channels_from_below_to_above(tmp_path):
     for axes in ("RAS", "LPI"):
-        image = nifti.read_slices(save(tmp_path / "v.nii", axes=axes), choose("3"), (59.5, 255.0))
+        path = save(tmp_path / "v.nii", axes=axes)
+        image = nifti.read_slices(path, choose("3"), (59.5, 255.0))
         expected = np.stack([BODY[::-1, ::-1, z].T + 68 for z in (1, 3, 5)], -1)
         assert np.array_equal(image, expected)
 
@@ -55,7 +57,8 @@ def test_without_a_window_the_slices_range_is_taken_and_scaling_is_applied(tmp_p
     volume = nibabel.Nifti1Image(BODY, np.eye(4))
     volume.header.set_slope_inter(2.0, -1000.0)
     nibabel.save(volume, tmp_path / "v.nii")
-    image = nifti.read_slices(tmp_path / "v.nii", choose(), None)
+    path = tmp_path / "v.nii"
+    image = nifti.read_slices(path, choose(), None)
     assert image.min() == 0
     assert image.max() == 255
 
@@ -72,7 +75,8 @@ def test_without_a_window_the_slices_range_is_taken_and_scaling_is_applied(tmp_p
 def test_what_is_no_volume_of_numbers_is_unreadable(array, sentence, tmp_path):
     nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), tmp_path / "v.nii")
     with pytest.raises(Unreadable, match=sentence):
-        nifti.read_slices(tmp_path / "v.nii", choose(), None)
+        path = tmp_path / "v.nii"
+        nifti.read_slices(path, choose(), None)
 
 
 def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
@@ -109,25 +113,29 @@ def test_a_volume_of_a_whole_body_is_read_slice_by_slice(tmp_path, monkeypatch):
     assert result == (512, 512, 1)
     monkeypatch.setattr(nifti, "MOST", 100_000_000)
     with pytest.raises(Unreadable, match=r"400 slices hold .* voxels, more than 100,000,000"):
-        nifti.read_slices(path, choose(slices="400"), None)
+        choices = choose(slices="400")
+        nifti.read_slices(path, choices, None)
 
 
 def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):
     raw = tmp_path / "raw"
     rows = []
     for i in range(6):
-        save(raw / f"scan{i}.nii.gz", BODY + 10 * i)
+        array = BODY + 10 * i
+        save(raw / f"scan{i}.nii.gz", array)
         rows.append([f"scan{i}", "ab"[i % 2], "fm"[i // 3]])
-    write_csv(raw / "labels.csv", ["image", "label", "sex"], rows)
+    head = ["image", "label", "sex"]
+    write_csv(raw / "labels.csv", head, rows)
     options = {"slices": "2", "axis": "coronal", "group": "sex"}
     path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=options)
     body = manifest.read(path).body
     result = (body["channels"], body["count"], body["attributes"])
-    assert result == (
+    expected = (
         2,
         6,
         {"sex": ["female", "male"]},
     )
+    assert result == expected
     result = read_pool(path.parent / "pool.h5").shape
     assert result == (6, 8, 8, 2)
 
@@ -144,7 +152,8 @@ def test_options_that_mean_nothing_for_volumes_are_refused(changes, sentence, tm
     for name in ("a/1.nii", "a/2.nii", "b/1.nii", "b/2.nii"):
         save(tmp_path / "raw" / name)
     with refused(sentence, of=UsageError):
-        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own=changes)
+        raw = tmp_path / "raw"
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=changes)
 
 
 def test_volumes_and_pictures_do_not_mix_and_the_package_is_named(tmp_path, monkeypatch):
@@ -154,7 +163,9 @@ def test_volumes_and_pictures_do_not_mix_and_the_package_is_named(tmp_path, monk
         save(tmp_path / "raw" / name)
     Image.new("L", (4, 4)).save(tmp_path / "raw" / "a" / "2.png")
     with refused("holds volumes and pictures"):
-        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+        raw = tmp_path / "raw"
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
     monkeypatch.setitem(__import__("sys").modules, "nibabel", None)
     with refused("need the package nibabel", "fedcli[nifti]"):
-        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+        raw = tmp_path / "raw"
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)

@@ -28,9 +28,11 @@ def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manife
     assert originals.FILE not in path.read_text()
     assert originals.read(path.parent) is None
     with mock.patch.object(originals, "write_text", side_effect=OSError("read-only")):
-        assert prepared(raw, tmp_path / "work").path == path
+        work = tmp_path / "work"
+        assert prepared(raw, work).path == path
         assert not originals.read(path.parent)
-    assert prepared(raw, tmp_path / "work").path == path
+    work = tmp_path / "work"
+    assert prepared(raw, work).path == path
     assert originals.read(path.parent)
 
 

@@ -22,12 +22,14 @@ PIXELS = [10, 11, 12, 13, 14, 11, 13, 11]
 
 def dataset(work: Path, units: list[str], pixels: list[int]) -> Path:
     rows = [Row(f"i{i}", i % 2, None, i >= 4, {}, unit) for i, unit in enumerate(units)]
-    return stage(work, rows, [np.full((4, 4, 1), value, np.uint8) for value in pixels])
+    images = [np.full((4, 4, 1), value, np.uint8) for value in pixels]
+    return stage(work, rows, images)
 
 
 def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
     def build(folder: Path) -> dict:
-        write_pool(folder / "pool.h5", rows, images, [])
+        path = folder / "pool.h5"
+        write_pool(path, rows, images, [])
         size = list(images[0].shape[:2])
         unit = "lesion_id" if any(row.patient for row in rows) else None
         last = max(row.label for row in rows)
@@ -81,12 +83,16 @@ def test_one_of_a_kind_is_told_in_the_singular():
 
 
 def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tmp_path):
-    overlaps = overlap.find(
-        dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8)))
-    )
+    units = ["a", "a", "", "", "b", "b", "", ""]
+    pixels = list(range(8))
+    work = tmp_path / "1"
+    overlaps = overlap.find(dataset(work, units, pixels))
     assert overlaps["patients"]["count"] == 0
     assert overlap.sentence(overlaps) == ""
-    assert overlap.find(dataset(tmp_path / "2", [""] * 8, list(range(8))))["patients"] is None
+    units = [""] * 8
+    pixels = list(range(8))
+    work = tmp_path / "2"
+    assert overlap.find(dataset(work, units, pixels))["patients"] is None
 
 
 def test_a_partition_counts_what_its_clients_hold(tmp_path):
@@ -109,7 +115,8 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     path = dataset(tmp_path / "1", UNITS, PIXELS)
     code, out, err = run("inspect", path, "--strict", "--json")
     assert code == 1
-    assert json.loads(out)["overlap"]["patients"]["count"] == 2
+    result = json.loads(out)["overlap"]["patients"]["count"]
+    assert result == 2
     assert "2 of 3 test lesions also have training images" in err
     assert "hint:" in err
     assert "Traceback" not in err
@@ -117,12 +124,15 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     assert code == 0
     assert "i1 = i5 i3 = i6" in out
     assert "a split that keeps them together" in err
-    clean = dataset(tmp_path / "2", list("aabbccdd"), list(range(8)))
+    pixels = list(range(8))
+    work = tmp_path / "2"
+    clean = dataset(work, list("aabbccdd"), pixels)
     assert run("inspect", clean, "--strict")[0] == 0
 
 
 def test_identical_images_are_named_with_what_mends_them(tmp_path):
-    path = dataset(tmp_path, list("aabbccdd"), [0, 1, 2, 3, 4, 1, 6, 7])
+    pixels = [0, 1, 2, 3, 4, 1, 6, 7]
+    path = dataset(tmp_path, list("aabbccdd"), pixels)
     code, _, err = run("inspect", path, "--strict")
     assert code == 1
     assert "1 test image is identical to a training image" in err
@@ -133,7 +143,9 @@ def test_identical_images_are_named_with_what_mends_them(tmp_path):
 
 
 def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_path):
-    path = dataset(tmp_path, [""] * 8, list(range(8)))
+    units = [""] * 8
+    pixels = list(range(8))
+    path = dataset(tmp_path, units, pixels)
     code, _, err = run("inspect", path, "--strict")
     assert code == 1
     assert "nobody can tell whether train and test share a patient" in err
@@ -143,12 +155,15 @@ def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_pat
 
 
 def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
-    result = overlap.alike(["0005426", "5426", "P 07", "p7", "10", "1", ""])
+    ids = ["0005426", "5426", "P 07", "p7", "10", "1", ""]
+    result = overlap.alike(ids)
     assert result == [
         ("0005426", "5426"),
         ("P 07", "p7"),
     ]
-    path = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
+    units = ["05", "05", "b", "b", "5", "5", "c", "c"]
+    pixels = list(range(8))
+    path = dataset(tmp_path, units, pixels)
     code, _, err = run("inspect", path, "--strict")
     assert code == 1
     assert "count as different lesions: '05' and '5'" in err
@@ -172,13 +187,14 @@ def test_the_official_fold_of_ham10000_shares_696_lesions(split, shared, tmp_pat
     rows = isic2018.rows(raw, completed(8, split)).rows
     numbers = np.arange(len(rows), dtype=np.uint16).view(np.uint8).reshape(-1, 1, 2, 1)
     patients = overlap.find(stage(tmp_path, rows, list(numbers)))["patients"]
-    assert (patients["name"], patients["count"]) == ("lesion_id", shared)
+    result = (patients["name"], patients["count"])
+    assert result == ("lesion_id", shared)
 
 
 def test_strict_warns_of_odd_images_and_passes(tmp_path):
-    path = dataset(
-        tmp_path, ["a", "b", "c", "d"] * 1 + ["e", "f", "g", "h"], [1, 1, 2, 3, 4, 4, 4, 5]
-    )
+    units = ["a", "b", "c", "d"] * 1 + ["e", "f", "g", "h"]
+    pixels = [1, 1, 2, 3, 4, 4, 4, 5]
+    path = dataset(tmp_path, units, pixels)
     done = CliRunner().invoke(app, ["inspect", str(path), "--strict"])
     assert done.exit_code == 0
     identical = "identical to another image of their part: 2 training images and 3 test images"
@@ -186,8 +202,9 @@ def test_strict_warns_of_odd_images_and_passes(tmp_path):
         assert line in done.stdout
         assert f"warning: {line}" in done.stderr
     printed = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)
+    nearly_one_colour = {"train": {"0": 2, "1": 2}, "test": {"0": 2, "1": 2}}
     expected = {
-        "nearly_one_colour": {"train": {"0": 2, "1": 2}, "test": {"0": 2, "1": 2}},
+        "nearly_one_colour": nearly_one_colour,
         "identical_within_part": {"train": 2, "test": 3},
     }
     assert printed["contents"] == expected

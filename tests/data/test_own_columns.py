@@ -31,7 +31,8 @@ def test_a_german_table_is_read_as_it_is(german):
         (-1, 0),
     ]
     assert result == expected
-    assert set(labels(listing).values()) == {"nevus", "Melanom"}
+    result = set(labels(listing).values())
+    assert result == {"nevus", "Melanom"}
 
 
 def test_without_its_encoding_the_hint_offers_one(german):
@@ -52,12 +53,16 @@ def test_words_of_the_sex_stay_as_they_are_and_a_note_names_map(german, capsys):
 
 
 def test_a_group_of_many_numbers_is_asked_about(capsys):
-    column_notes.note_all("Alter", "Alter", [str(k) for k in range(12)])
+    values = [str(k) for k in range(12)]
+    column_notes.note_all("Alter", "Alter", values)
     assert "--age Alter" in capsys.readouterr().err
     column_notes.note_all("scanner", "scanner", ["1", "2", "3"])
     assert not capsys.readouterr().err
-    assert own_columns.with_points(["45,0", "5", ""]) == ["45.0", "5", ""]
-    assert own_columns.with_points(["a,b", "5,0"]) == ["a,b", "5,0"]
+    column = ["45,0", "5", ""]
+    result = own_columns.with_points(column)
+    assert result == ["45.0", "5", ""]
+    result = own_columns.with_points(["a,b", "5,0"])
+    assert result == ["a,b", "5,0"]
 
 
 @pytest.mark.parametrize("text", ["450", "450.0", "450,0", '"450,0"', "x,450"])
@@ -67,7 +72,8 @@ def test_unknown_names_a_cell_as_it_is_written_or_the_number_that_it_is(german, 
         listed(german, encoding="cp1252", age="Alter")
     listing = listed(german, encoding="cp1252", age="Alter", unknown=text)
     result = [row.groups["age"] for row in listing.rows]
-    assert result == [1, -1, 0, -1]
+    expected = [1, -1, 0, -1]
+    assert result == expected
 
 
 @pytest.mark.parametrize("text", ["sex", "sex:", "sex:a", "sex:=b", "sx:a=b", "label:a="])

@@ -21,7 +21,8 @@ def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
         "sub/c.png,nv,,,north,",
         "sub/d.png,mel,unknown,81,east,p2",
     ]
-    raw = folder(tmp_path, head + "\n".join(lines), "a.jpg", "b.png", "sub/c.png", "sub/d.png")
+    text = head + "\n".join(lines)
+    raw = folder(tmp_path, text, "a.jpg", "b.png", "sub/c.png", "sub/d.png")
     result = listed(
         raw,
         image_column="file",
@@ -63,9 +64,10 @@ def test_a_spreadsheets_csv_is_read_as_it_comes(tmp_path, separator):
 
 @pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="no such name of a file here")
 def test_accents_may_be_spelt_in_either_way(tmp_path):
+    text = unicodedata.normalize("NFC", "image,label\nné.jpg,süd\nb.jpg,x\n")
     raw = folder(
         tmp_path,
-        unicodedata.normalize("NFC", "image,label\nné.jpg,süd\nb.jpg,x\n"),
+        text,
         unicodedata.normalize("NFD", "né.jpg"),
         "b.jpg",
     )
@@ -75,7 +77,8 @@ def test_accents_may_be_spelt_in_either_way(tmp_path):
 
 def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, capsys):
     text = "image,label\na.jpg,x\nb.jpg,y\ngone.jpg,x\nc.jpg,\nd.jpg,NA\n,x\n"
-    result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"))
+    raw = folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg")
+    result = listed(raw)
     assert labels(result) == {"a.jpg": "x", "b.jpg": "y"}
     expected = [
         ("", "listed in labels.csv, not in the folder"),
@@ -89,9 +92,11 @@ def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, c
 
 @pytest.mark.parametrize("name", ["../a.jpg", "/etc/a.jpg", "x/../../a.jpg", "..\\a.jpg"])
 def test_no_name_leads_out_of_the_folder(tmp_path, name):
-    save(tmp_path / "a.jpg"), save(tmp_path / "elsewhere" / "a.jpg")
+    path = tmp_path / "elsewhere" / "a.jpg"
+    save(tmp_path / "a.jpg"), save(path)
     raw = tmp_path / "raw"
-    folder(raw, f"image,label\nb.jpg,x\n{name},y\n", "b.jpg")
+    text = f"image,label\nb.jpg,x\n{name},y\n"
+    folder(raw, text, "b.jpg")
     with pytest.raises(FedcliError) as error:
         listed(raw)
     if "\0" in name:
@@ -105,9 +110,8 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
 @pytest.mark.parametrize("table", [True, False])
 def test_a_link_out_of_the_folder_is_left_out_and_listed(tmp_path, name, table):
     save(tmp_path / "elsewhere" / "a.jpg")
-    raw = folder(
-        tmp_path / "raw", f"image,label\nx/b.jpg,x\ny/c.jpg,y\n{name},y\n", "x/b.jpg", "y/c.jpg"
-    )
+    text = f"image,label\nx/b.jpg,x\ny/c.jpg,y\n{name},y\n"
+    raw = folder(tmp_path / "raw", text, "x/b.jpg", "y/c.jpg")
     if not table:
         (raw / "labels.csv").unlink()
     (raw / "out").symlink_to(tmp_path / "elsewhere")
@@ -169,7 +173,8 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, options, 
 
 
 def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path):
-    raw = of_columns(tmp_path, label=[i % 12 for i in range(51)], ward=range(51))
+    label = [i % 12 for i in range(51)]
+    raw = of_columns(tmp_path, label=label, ward=range(51))
     expected = [str(i) for i in range(12)]
     assert listed(raw).classes == expected
     with refused("'ward' has 51 values", "at most 50"):
@@ -178,7 +183,8 @@ def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path)
 
 def test_ages_in_words_are_groups_as_they_are(tmp_path):
     raw = folder(tmp_path, "image,label,age\na.jpg,x,young\nb.jpg,y,old\n", "a.jpg", "b.jpg")
-    assert listed(raw, group="age").attributes == {"age": ["old", "young"]}
+    result = listed(raw, group="age").attributes
+    assert result == {"age": ["old", "young"]}
     folder(tmp_path, "image,label,Age\na.jpg,x,-1\nb.jpg,y,61.5\n")
     result = listed(raw, group="Age")
     result = [row.groups["Age"] for row in result.rows]
@@ -216,7 +222,8 @@ def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
     ):
         save(tmp_path / name)
     result = listed(tmp_path)
-    assert labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"}
+    expected = {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"}
+    assert labels(result) == expected
     assert result.tables == []
     for split, words in (("folder", "no folders train and test"), ("unit", None)):
         if words:
@@ -246,7 +253,8 @@ def test_folders_train_and_test_above_the_classes_can_be_the_split(tmp_path, cap
 
 
 def test_one_folder_of_a_class_is_refused_with_what_was_not_read(tmp_path, capsys):
-    save(tmp_path / "mel" / "a.jpg"), (tmp_path / "nv").mkdir()
+    path = tmp_path / "mel" / "a.jpg"
+    save(path), (tmp_path / "nv").mkdir()
     for name in ("1.webp", "2.webp"):
         (tmp_path / "nv" / name).write_text("w")
     with pytest.raises(FedcliError, match="of the class 'mel'") as error:
@@ -262,14 +270,16 @@ def test_one_folder_of_a_class_is_refused_with_what_was_not_read(tmp_path, capsy
     ("cell", "band"), [("45.5", 1), ('"45,5"', 1), ("060Y", 2), ("060y", 2), ("006M", 0)]
 )
 def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
-    raw = folder(tmp_path, f"image,label,age\na.jpg,x,{cell}\nb.jpg,y,81\n", "a.jpg", "b.jpg")
+    text = f"image,label,age\na.jpg,x,{cell}\nb.jpg,y,81\n"
+    raw = folder(tmp_path, text, "a.jpg", "b.jpg")
     result = [row.groups["age"] for row in listed(raw, group="age").rows]
     assert result == [band, 2]
 
 
 def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, capsys):
     ages = ["abc", "30", "50", "70", "²Y", "", "60+", "41"]
-    result = listed(of_columns(tmp_path, age=ages), group="age")
+    raw = of_columns(tmp_path, age=ages)
+    result = listed(raw, group="age")
     expected = [-1, 0, 1, 2, -1, -1, -1, 1]
     assert [row.groups["age"] for row in result.rows] == expected
     printed = capsys.readouterr().err
@@ -278,12 +288,15 @@ def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, 
 
 def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
     values = ["m", "Male", "M", "f", "female", "w", ""]
-    result = listed(of_columns(tmp_path, Gender=values), group="Gender")
+    raw = of_columns(tmp_path, Gender=values)
+    result = listed(raw, group="Gender")
     assert result.attributes == {"Gender": ["female", "male"]}
     outcome = [row.groups["Gender"] for row in result.rows]
-    assert outcome == [1, 1, 1, 0, 0, 0, -1]
+    expected = [1, 1, 1, 0, 0, 0, -1]
+    assert outcome == expected
     assert "differ only" not in capsys.readouterr().err
-    result = listed(of_columns(tmp_path, Gender=[*values[:-1], "diverse"]), group="Gender")
+    raw = of_columns(tmp_path, Gender=[*values[:-1], "diverse"])
+    result = listed(raw, group="Gender")
     expected = {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
     assert result.attributes == expected
     assert (
@@ -294,7 +307,8 @@ def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
 
 def test_classes_and_sites_that_differ_only_by_case_or_spaces_are_told(tmp_path, capsys):
     text = "image,label,site\na.jpg,nv,St Mary\nb.jpg,NV,St  mary\nc.jpg,mel,North\n"
-    result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg"), site="site")
+    raw = folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg")
+    result = listed(raw, site="site")
     assert result.classes == ["NV", "mel", "nv"]
     printed = capsys.readouterr().err
     assert "label: 'NV' and 'nv' differ only" in printed
@@ -349,7 +363,8 @@ def test_the_card_is_printed_for_a_person():
 
 def test_a_column_may_be_called_at(tmp_path):
     folder(tmp_path, "image,at\n0.png,nv\n1.png,mel\n2.png,nv\n", "0.png", "1.png", "2.png")
-    assert listed(tmp_path, **{"label-column": "at"}).classes == ["mel", "nv"]
+    result = listed(tmp_path, **{"label-column": "at"}).classes
+    assert result == ["mel", "nv"]
 
 
 @pytest.mark.parametrize(
@@ -375,23 +390,28 @@ def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells
 
 
 def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
-    result = len(listed(of_columns(tmp_path, label=[20 + i % 22 for i in range(66)])).classes)
+    label = [20 + i % 22 for i in range(66)]
+    raw = of_columns(tmp_path, label=label)
+    result = len(listed(raw).classes)
     assert result == 22
     assert "22 whole numbers label the images" in caplog.text
 
 
 def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
-    result = listed(of_columns(tmp_path, label=cells)).classes
+    raw = of_columns(tmp_path, label=cells)
+    result = listed(raw).classes
     assert result == ["0", "1", "2", "carcinoma, NOS"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_a_table_in_an_encoding_with_zero_bytes_is_read_where_it_is_named(tmp_path, encoding):
-    raw = of_columns(tmp_path, label=["ä", "b", "ä"])
+    label = ["ä", "b", "ä"]
+    raw = of_columns(tmp_path, label=label)
     text = (raw / "labels.csv").read_text(encoding="utf-8")
     (raw / "labels.csv").write_text(text, encoding=encoding)
-    assert listed(raw, encoding=encoding).classes == ["b", "ä"]
+    result = listed(raw, encoding=encoding).classes
+    assert result == ["b", "ä"]
     with refused("labels.csv holds zero bytes", "--encoding cp1252 or utf-16"):
         listed(raw)
     (raw / "labels.csv").write_text(text.replace("b", "\0"), encoding=encoding)
@@ -408,7 +428,8 @@ def test_lines_may_end_as_on_old_macs(tmp_path):
 
 def test_names_whose_accents_are_encoded_in_two_ways_are_told(tmp_path, capsys):
     values = ["é", unicodedata.normalize("NFD", "é"), "b"]
-    assert len(listed(of_columns(tmp_path, label=values)).classes) == 3
+    raw = of_columns(tmp_path, label=values)
+    assert len(listed(raw).classes) == 3
     assert "differ only by how accents are encoded" in capsys.readouterr().err
 
 
@@ -420,7 +441,8 @@ def test_names_whose_accents_are_encoded_in_two_ways_are_told(tmp_path, capsys):
     ],
 )
 def test_a_table_of_no_image_is_refused_before_its_groups_are_looked_at(tmp_path, row, reason):
-    raw = folder(tmp_path, f"image,label,sex\n{row}\n", "a.jpg", "b.jpg")
+    text = f"image,label,sex\n{row}\n"
+    raw = folder(tmp_path, text, "a.jpg", "b.jpg")
     words = ["prepare", "images", "--raw", str(raw), "--group", "sex", "--work", str(raw / "work")]
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 1

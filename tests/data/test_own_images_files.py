@@ -9,6 +9,7 @@ import pytest
 from own_images_folder import OWN, folder, labels, listed, save
 from PIL import Image
 from raw_folders import completed, prepare, refused, write_slice
+from tables_of_numbers import rows as number_rows
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -35,13 +36,15 @@ def test_a_dicom_among_photographs_is_named_as_one(tmp_path):
 
 def test_images_are_grey_only_if_all_files_are(tmp_path):
     raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.png,y\nc.tif,x\n", "a.jpg")
-    save(raw / "b.png", (200, 0, 0), "RGB"), save(raw / "c.tif", 90)
+    colour = (200, 0, 0)
+    save(raw / "b.png", colour, "RGB"), save(raw / "c.tif", 90)
     assert listed(raw).channels == 3
     assert listed(raw, channels="1").channels == 1
     path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
     pool = read_pool(path.parent / "pool.h5")
     result = pool.pixels()[1:, 4, 4].tolist()
-    assert result == [[200, 0, 0], [90, 90, 90]]
+    expected = number_rows("200 0 0; 90 90 90")
+    assert result == expected
     grey = read_pool(
         prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"channels": "1"}).parent
         / "pool.h5"
@@ -56,8 +59,10 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
     Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
     choices = completed(8, "unit", window="file", own=OWN | {"white": "4096"})
     row, brightest_row = own_images.rows(raw, choices).rows
-    assert own_images.decode(raw, row, choices).max() == 128
-    assert own_images.decode(raw, brightest_row, choices).max() == 255
+    result = own_images.decode(raw, row, choices).max()
+    assert result == 128
+    result = own_images.decode(raw, brightest_row, choices).max()
+    assert result == 255
 
 
 @pytest.mark.parametrize(
@@ -116,11 +121,14 @@ def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
 def test_dicom_files_are_read_by_their_kind(tmp_path):
     raw = folder(tmp_path, "image,label\nct.dcm,x\nxray,y\nultrasound.dcm,x\nbroken.dcm,y\n")
     ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
-    write_slice(raw / "ct.dcm", ramp, Modality="CT", WindowCenter=[40, 300], WindowWidth=[80, 1500])
+    path = raw / "ct.dcm"
+    write_slice(path, ramp, Modality="CT", WindowCenter=[40, 300], WindowWidth=[80, 1500])
     xray = dict(
         Modality="DX", WindowCenter=None, WindowWidth=None, PhotometricInterpretation="MONOCHROME1"
     )
-    write_slice(raw / "xray.dcm", (ramp * 65).astype(np.uint16), BitsStored=12, **xray)
+    stored = (ramp * 65).astype(np.uint16)
+    path = raw / "xray.dcm"
+    write_slice(path, stored, BitsStored=12, **xray)
     colours = dict(
         SamplesPerPixel=3,
         PhotometricInterpretation="RGB",
@@ -128,20 +136,23 @@ def test_dicom_files_are_read_by_their_kind(tmp_path):
         BitsAllocated=8,
         BitsStored=8,
     )
-    write_slice(
-        raw / "ultrasound.dcm", np.zeros((8, 8), np.uint16), **colours, PixelData=bytes(range(192))
-    )
+    stored = np.zeros((8, 8), np.uint16)
+    path = raw / "ultrasound.dcm"
+    write_slice(path, stored, **colours, PixelData=bytes(range(192)))
     (raw / "broken.dcm").write_text("no")
     assert listed(raw).channels == 3
-    pool = read_pool(
-        prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5"
-    )
+    work = tmp_path / "work"
+    path = prepare("images", raw=raw, work=work, size=8, jobs=1).parent / "pool.h5"
+    pool = read_pool(path)
     pixels = dict(zip(pool.id, pool.pixels(), strict=True))
     assert set(pixels) == {"ct.dcm", "xray.dcm", "ultrasound.dcm"}
     expected = round(63 / 80 * 255)
-    assert pixels["ct.dcm"][7, 7, 0] == expected
-    assert pixels["xray.dcm"][0, 0, 0] == 255
-    assert pixels["xray.dcm"][7, 7, 0] == 0
+    result = pixels["ct.dcm"][7, 7, 0]
+    assert result == expected
+    result = pixels["xray.dcm"][0, 0, 0]
+    assert result == 255
+    result = pixels["xray.dcm"][7, 7, 0]
+    assert result == 0
     result = pixels["ultrasound.dcm"][7, 7].tolist()
     assert result == [189, 190, 191]
 
@@ -162,7 +173,8 @@ def test_the_hospitals_are_the_default_partition(tmp_path):
     assert body["unit"] == "patient"
     assert body["classes"] == ["x", "y"]
     assert body["channels"] == 1
-    assert body["split"] == {"train": 32, "test": 8, "by": "unit"}
+    expected = {"train": 32, "test": 8, "by": "unit"}
+    assert body["split"] == expected
     pool = read_pool(path.parent / "pool.h5")
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
     recorded = json.loads(path.read_text())
@@ -197,10 +209,13 @@ def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path
 
 def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tmp_path, capsys):
     lines = "".join(f"{k:02d}.dcm,{'xy'[k % 2]}\n" for k in range(24))
-    raw = folder(tmp_path, "image,label\n" + lines)
+    text = "image,label\n" + lines
+    raw = folder(tmp_path, text)
     for k in range(24):
-        write_slice(raw / f"{k:02d}.dcm", np.full((4, 4), k, np.int16), PatientID=f"NAME-{k // 4}")
-    path = prepare("images", raw=raw, work=tmp_path / "out", size=8)
+        stored = np.full((4, 4), k, np.int16)
+        write_slice(raw / f"{k:02d}.dcm", stored, PatientID=f"NAME-{k // 4}")
+    work = tmp_path / "out"
+    path = prepare("images", raw=raw, work=work, size=8)
     pool = read_pool(path.parent / "pool.h5")
     body = manifest.read(path).body
     assert body["unit"] == "PatientID"
@@ -215,7 +230,9 @@ def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tm
 def test_dicom_files_of_one_patient_cannot_be_split(tmp_path, capsys):
     raw = folder(tmp_path, "image,label\na.dcm,x\nb.dcm,y\nc.dcm,y\n")
     for name in "abc":
-        write_slice(raw / f"{name}.dcm", np.zeros((4, 4), np.int16), PatientID="P1")
+        stored = np.zeros((4, 4), np.int16)
+        path = raw / f"{name}.dcm"
+        write_slice(path, stored, PatientID="P1")
     with refused("all 3 images .* show one patient", "--split image"):
         listed(raw)
     assert listed(raw, "image").patient == "PatientID"
@@ -227,16 +244,19 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
     raw = tmp_path / "table"
     raw.mkdir()
     for name in ("IM000001", "1.2.840.7", "1.2.840.8", "DICOMDIR"):
-        write_slice(raw / name, ramp, Modality="CT")
+        path = raw / name
+        write_slice(path, ramp, Modality="CT")
     (raw / "README").write_text("words")
     folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
     result = listed(raw)
-    assert labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"}
+    expected = {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"}
+    assert labels(result) == expected
     assert result.channels == 1
-    assert result.skipped == [
+    expected = [
         ("DICOMDIR", "holds no image"),
         ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
     ]
+    assert result.skipped == expected
     choices = completed(8, "unit", window="brain", own=OWN)
     expected = round(63 / 80 * 255)
     assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == expected
@@ -250,10 +270,12 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
 
 
 def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
-    write_slice(tmp_path / "IM1", np.zeros((8, 8), np.int16))
+    stored = np.zeros((8, 8), np.int16)
+    write_slice(tmp_path / "IM1", stored)
     raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.jpg,y\n", "a.jpg", "b.jpg")
     (raw / "IM1").symlink_to(tmp_path / "IM1")
-    assert set(labels(listed(raw))) == {"a.jpg", "b.jpg"}
+    result = set(labels(listed(raw)))
+    assert result == {"a.jpg", "b.jpg"}
 
 
 def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
@@ -273,9 +295,8 @@ def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
         table="set/own.csv",
     )
     (raw / "set" / "deep").mkdir(), (raw / "set" / "deep" / "3.gif").write_text("g")
-    assert listed(raw, table="set/own.csv").skipped == [
-        ("deep/3.gif", "listed in set/own.csv, but .gif files are not read")
-    ]
+    result = listed(raw, table="set/own.csv").skipped
+    assert result == [("deep/3.gif", "listed in set/own.csv, but .gif files are not read")]
 
 
 def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
@@ -283,7 +304,8 @@ def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
     raw = folder(tmp_path, "\n".join(lines), *(f"{k}.jpg" for k in range(6)))
     Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
     (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
-    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    work = tmp_path / "work"
+    path = prepare("images", raw=raw, work=work, size=8, jobs=1)
     (skipped,) = manifest.read(path).body["skipped"]
     assert skipped["file"] == "a.jpg"
     assert skipped["why"].startswith("image file is truncated")

@@ -9,6 +9,7 @@ import own_images_folder
 import pytest
 from PIL import Image
 from raw_folders import refused, write_pool
+from tables_of_numbers import rows as number_rows
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, pool_of, read_pool
@@ -44,7 +45,8 @@ LISTS = [
 
 
 def test_labels_as_a_list_in_one_column(tmp_path):
-    result = listed(folder(tmp_path / "raw", ["image", "label"], LISTS))
+    raw = folder(tmp_path / "raw", ["image", "label"], LISTS)
+    result = listed(raw)
     assert result.classes == ["Effusion", "Mass"]
     assert result.task == MULTI_LABEL
     expected = {"a.png": (1, 1), "b.png": (0, 0), "c.png": (1, 0), "e.png": (0, 1)}
@@ -62,7 +64,8 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("uncertain", "label"), [("zero", 0), ("one", 1), ("ignore", UNKNOWN)])
 def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, label):
-    raw = folder(tmp_path / "raw", ["image", "Mass", "Effusion", "who"], COLUMNS)
+    head = ["image", "Mass", "Effusion", "who"]
+    raw = folder(tmp_path / "raw", head, COLUMNS)
     result = listed(raw, label_column="Mass,Effusion", patient="who", uncertain=uncertain)
     assert result.classes == ["Mass", "Effusion"]
     expected = {
@@ -137,12 +140,16 @@ def test_a_table_that_cannot_be_read_so_is_refused_in_a_sentence(
     tmp_path, head, lines, options, sentence
 ):
     with pytest.raises((FedcliError, UsageError), match=sentence):
-        listed(folder(tmp_path / "raw", head, lines), **options)
+        raw = folder(tmp_path / "raw", head, lines)
+        listed(raw, **options)
 
 
 def test_a_label_that_no_image_has_is_warned_of(tmp_path, caplog):
+    lines = [["a.png", "1", "0"]]
+    head = ["image", "Mass", "Cyst"]
+    raw = folder(tmp_path / "raw", head, lines)
     listed(
-        folder(tmp_path / "raw", ["image", "Mass", "Cyst"], [["a.png", "1", "0"]]),
+        raw,
         label_column="Mass,Cyst",
     )
     assert "labels.csv: no image has Cyst" in caplog.text
@@ -150,7 +157,8 @@ def test_a_label_that_no_image_has_is_warned_of(tmp_path, caplog):
 
 def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     lines = [[f"{i}.png", i % 2, i % 3 // 2, f"p{i // 2}"] for i in range(24)]
-    raw = folder(tmp_path / "raw", ["image", "Mass", "Lung, left", "who"], lines)
+    head = ["image", "Mass", "Lung, left", "who"]
+    raw = folder(tmp_path / "raw", head, lines)
     options = {
         "raw": raw,
         "label_column": ["Mass", "Lung, left"],
@@ -160,7 +168,8 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     }
     dataset = prepare("images", multi_label=True, **options)
     body = manifest.read(dataset.path).body
-    pool = read_pool(dataset.path.parent / "pool.h5")
+    path = dataset.path.parent / "pool.h5"
+    pool = read_pool(path)
     assert body["classes"] == ["Mass", "Lung, left"]
     assert body["task"] == MULTI_LABEL
     of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}
@@ -169,16 +178,17 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
     for both in sides.values():
         assert len(both) == 1
-    assert {0, 1} == set(pool.split.tolist())
+    expected = set(pool.split.tolist())
+    assert {0, 1} == expected
     with refused("--label-column is given several times", of=UsageError):
         prepare("images", **options)
 
 
 def test_what_is_not_used_is_not_recorded(tmp_path):
-    raw = folder(
-        tmp_path / "raw", ["image", "label"], [[f"{i}.png", "ab"[i % 2]] for i in range(8)]
-    )
-    dataset = prepare("images", raw=raw, work=tmp_path / "work", size=8)
+    lines = [[f"{i}.png", "ab"[i % 2]] for i in range(8)]
+    raw = folder(tmp_path / "raw", ["image", "label"], lines)
+    work = tmp_path / "work"
+    dataset = prepare("images", raw=raw, work=work, size=8)
     options = manifest.read(dataset.path).options["own"]
     assert "multi-label" not in options
     assert "uncertain" not in options
@@ -195,9 +205,11 @@ def test_an_image_is_sorted_by_the_rarest_of_its_labels():
 
 def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
     rows = [Row(f"i{k}", (k % 2, 1), None, k > 2) for k in range(4)]
-    write_pool(tmp_path / "pool.h5", rows, (np.zeros((8, 8, 1), np.uint8) for _ in rows), [])
-    expected = [[0, 1], [1, 1], [0, 1], [1, 1]]
-    assert read_pool(tmp_path / "pool.h5").y.tolist() == expected
+    images = (np.zeros((8, 8, 1), np.uint8) for _ in rows)
+    write_pool(tmp_path / "pool.h5", rows, images, [])
+    expected = number_rows("0 1; 1 1; 0 1; 1 1")
+    result = read_pool(tmp_path / "pool.h5").y.tolist()
+    assert result == expected
     body = {
         "classes": ["a", "b"],
         "attributes": {},

@@ -43,19 +43,25 @@ def lacking(raw, word):
 
 
 def test_hospitals_that_lack_a_class_or_a_group_have_the_form_of_all(tmp_path):
-    whole = described(write_hospitals(tmp_path / "a"), tmp_path / "north", **AGREED)
-    no_ill = described(lacking(write_hospitals(tmp_path / "b"), "ill"), tmp_path / "east", **AGREED)
-    no_women = described(
-        lacking(write_hospitals(tmp_path / "c"), "f"), tmp_path / "south", **AGREED
-    )
+    raw = write_hospitals(tmp_path / "a")
+    work = tmp_path / "north"
+    whole = described(raw, work, **AGREED)
+    raw = lacking(write_hospitals(tmp_path / "b"), "ill")
+    work = tmp_path / "east"
+    no_ill = described(raw, work, **AGREED)
+    raw = lacking(write_hospitals(tmp_path / "c"), "f")
+    work = tmp_path / "south"
+    no_women = described(raw, work, **AGREED)
     check_same([whole, no_ill, no_women])
     assert whole["classes"] == ["healthy", "ill"]
     assert whole["attributes"]["sex"] == [
         "female",
         "male",
     ]
-    assert no_ill["counts"]["class"]["train"]["ill"] == 0
-    assert no_women["counts"]["sex"]["train"]["female"] == 0
+    result = no_ill["counts"]["class"]["train"]["ill"]
+    assert result == 0
+    result = no_women["counts"]["sex"]["train"]["female"]
+    assert result == 0
 
 
 def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
@@ -87,11 +93,13 @@ def test_names_that_do_not_fit_the_images_are_refused(tmp_path):
         ({"values": "sex"}, UsageError, "values has 'sex'"),
     ):
         with pytest.raises(error, match=sentence):
-            described(raw, tmp_path / "work", **settings)
+            work = tmp_path / "work"
+            described(raw, work, **settings)
 
 
 def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospitals(tmp_path):
-    dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path)
+    raw = write_hospitals(tmp_path / "raw")
+    dataset = prepared(raw, tmp_path)
     alone = fedcli.partition(dataset, clients=1, work=tmp_path).path
     _, rows, test = holdings(alone)
     assert [parts["test"].tolist() for parts in rows.values()] == [test.tolist()] != [[]]
@@ -118,7 +126,8 @@ def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
             pool.groups["hospital"] == hospitals.index(trains), pool.split, TEST
         )
     raw = json.loads(dataset.read_text())
-    raw["files"]["pool.h5"] = sha256(dataset.parent / "pool.h5")
+    path = dataset.parent / "pool.h5"
+    raw["files"]["pool.h5"] = sha256(path)
     dataset.write_text(json.dumps(raw))
     by_site = fedcli.partition(dataset, by=["hospital"], work=tmp_path).path
     result = [client["client"] for client in manifest.read(by_site).body["roster"]]

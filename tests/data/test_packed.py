@@ -53,16 +53,18 @@ def hugging(path, kind="parquet", names=("a", "b")):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
+    sex = [about(i)["sex"] for i in range(COUNT)]
+    person = [about(i)["person"] for i in range(COUNT)]
     columns = {
-        "sex": [about(i)["sex"] for i in range(COUNT)],
-        "person": [about(i)["person"] for i in range(COUNT)],
+        "sex": sex,
+        "person": person,
     }
     columns["image"] = [{"bytes": png(i), "path": None} for i in range(COUNT)]
     columns["label"] = [i % 2 for i in range(COUNT)]
-    features = {"label": {"names": list(names), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
-    table = arrow.table(columns).replace_schema_metadata(
-        {"huggingface": json.dumps({"info": {"features": features}})}
-    )
+    label = {"names": list(names), "_type": "ClassLabel"}
+    features = {"label": label, "image": {"_type": "Image"}}
+    huggingface = json.dumps({"info": {"features": features}})
+    table = arrow.table(columns).replace_schema_metadata({"huggingface": huggingface})
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
         pyarrow.parquet.write_table(table, path, row_group_size=5)
@@ -76,7 +78,8 @@ def hugging(path, kind="parquet", names=("a", "b")):
 def test_packed_images_are_read_as_a_folder_with_a_csv_is(kind, tmp_path):
     path = tmp_path / "raw" / "train" / f"data-0.{kind}"
     web(path) if kind == "tar" else hugging(path, kind)
-    dataset_path = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own=OWN)
+    raw = tmp_path / "raw"
+    dataset_path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=OWN)
     body = manifest.read(dataset_path).body
     result = (body["classes"], body["channels"], body["count"])
     assert result == (["a", "b"], 3, COUNT)
@@ -85,18 +88,21 @@ def test_packed_images_are_read_as_a_folder_with_a_csv_is(kind, tmp_path):
     pool = read_pool(dataset_path.parent / "pool.h5")
     assert pool.shape == (COUNT, 8, 8, 3)
     result = [pool.pixels()[i, 0, 0, 0] for i in range(COUNT)]
-    assert result == [20 * i for i in range(COUNT)]
+    expected = [20 * i for i in range(COUNT)]
+    assert result == expected
 
 
 def test_a_dataset_that_its_library_saved_is_read(tmp_path):
     datasets = pytest.importorskip("datasets")
-    columns = {"image": [{"bytes": png(i), "path": None} for i in range(4)], "label": [0, 1, 0, 1]}
-    features = datasets.Features(
-        {"image": datasets.Image(), "label": datasets.ClassLabel(names=["ill", "well"])}
-    )
+    image = [{"bytes": png(i), "path": None} for i in range(4)]
+    columns = {"image": image, "label": [0, 1, 0, 1]}
+    label = datasets.ClassLabel(names=["ill", "well"])
+    features = datasets.Features({"image": datasets.Image(), "label": label})
     datasets.Dataset.from_dict(columns, features=features).save_to_disk(tmp_path / "raw")
-    dataset_path = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
-    assert manifest.read(dataset_path).body["classes"] == ["ill", "well"]
+    raw = tmp_path / "raw"
+    dataset_path = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
+    result = manifest.read(dataset_path).body["classes"]
+    assert result == ["ill", "well"]
     assert manifest.read(dataset_path).body["count"] == 4
 
 
@@ -104,10 +110,10 @@ def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
     members = [(f"{i}.png", png(i, coloured=False)) for i in range(4)] + [
         (f"{i}.cls", b"01"[i % 2 :][:1]) for i in range(4)
     ]
-    archive(tmp_path / "raw" / "shard.tar", members)
-    body = manifest.read(
-        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
-    ).body
+    path = tmp_path / "raw" / "shard.tar"
+    archive(path, members)
+    raw = tmp_path / "raw"
+    body = manifest.read(prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)).body
     result = (body["classes"], body["channels"])
     assert result == (["0", "1"], 1)
 
@@ -117,16 +123,23 @@ def test_members_never_leave_the_archive(tmp_path):
     path = tmp_path / "raw" / "shard.tar"
     secret = tmp_path / "secret.png"
     secret.write_bytes(png(3))
+    members = [
+        ("../../out.png", png(1)),
+        ("../../out.cls", b"a"),
+        ("in.png", png(2)),
+        ("in.cls", b"b"),
+    ]
     archive(
         path,
-        [("../../out.png", png(1)), ("../../out.cls", b"a"), ("in.png", png(2)), ("in.cls", b"b")],
+        members,
     )
     with tarfile.open(path, "a") as tar:
         link = tarfile.TarInfo("link.png")
         link.type = tarfile.SYMTYPE
         link.linkname = str(secret)
         tar.addfile(link)
-    table = packed.read_columns(tmp_path / "raw", ["shard.tar"])
+    raw = tmp_path / "raw"
+    table = packed.read_columns(raw, ["shard.tar"])
     assert len(table) == 2
     assert not (tmp_path.parent / "out.png").exists()
     result = packed.picture(tmp_path / "raw", table[packed.AT][0])
@@ -139,7 +152,8 @@ def test_a_truncated_archive_and_what_is_none_are_refused(tmp_path):
     for content in (path.read_bytes(), b"these are words"):
         path.write_bytes(content)
         with pytest.raises(FedcliError, match=r"shard.tar") as error:
-            packed.read_columns(tmp_path / "raw", ["shard.tar"])
+            raw = tmp_path / "raw"
+            packed.read_columns(raw, ["shard.tar"])
         assert len(str(error.value)) < 400
 
 
@@ -152,7 +166,8 @@ def test_a_compressed_archive_is_refused_with_what_uncompresses_it(name, program
     with pytest.raises(
         FedcliError, match="is compressed, so no picture can be read at its place"
     ) as error:
-        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+        raw = tmp_path / "raw"
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
     expected = f"{program} {tmp_path / 'raw' / name}"
     assert error.value.hint == expected
 
@@ -183,9 +198,8 @@ def test_archives_that_say_nothing_clear_are_refused(members, sentence, tmp_path
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
     web(tmp_path / "raw" / "shard.tar")
     with refused("has no column 'hospital', only", "--site"):
-        prepare(
-            "images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own={"site": "hospital"}
-        )
+        raw = tmp_path / "raw"
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"site": "hospital"})
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
@@ -209,7 +223,8 @@ def test_a_row_without_bytes_is_left_out_and_the_package_is_named(tmp_path, monk
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
-    table = arrow.table({"image": [{"bytes": None, "path": "a.png"}], "label": ["a"]})
+    image = [{"bytes": None, "path": "a.png"}]
+    table = arrow.table({"image": image, "label": ["a"]})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     cell = packed.read_columns(tmp_path, ["t.parquet"])[packed.AT][0]
     with pytest.raises(Unreadable, match="perhaps only the path"):

@@ -113,7 +113,8 @@ def test_the_same_options_write_the_same_bytes(tmp_path, options):
     expected = [f.relative_to(paths[1].parent) for f in files[1]]
     assert result == expected
     result = [f.read_bytes() for f in files[0]]
-    assert result == [f.read_bytes() for f in files[1]]
+    expected = [f.read_bytes() for f in files[1]]
+    assert result == expected
 
 
 def test_equal_options_give_the_same_partition_and_unknown_ones_are_refused(tmp_path):
@@ -375,4 +376,5 @@ def test_an_attribute_nobody_knows_cannot_divide(tmp_path):
     raw["files"]["pool.h5"] = manifest.sha256(path.parent / "pool.h5")
     path.write_text(json.dumps(raw))
     with pytest.raises(FedcliError, match="no training image has a known sex"):
-        make_partition(path, resolve("by", {"by": ["sex"]}), manifest.Destination(tmp_path))
+        scheme = resolve("by", {"by": ["sex"]})
+        make_partition(path, scheme, manifest.Destination(tmp_path))

@@ -38,12 +38,14 @@ def test_whole_patients_go_to_one_client_if_asked_for(tmp_path, options, capsys)
     assert everyone(arrays, "train", "val") == expected
     assert "more than one client" not in capsys.readouterr().err
     if options["scheme"] == "iid":
-        assert sorted(map(len, lesions_of_clients)) == [6, 7, 7, 7]
+        result = sorted(map(len, lesions_of_clients))
+        assert result == [6, 7, 7, 7]
 
 
 def test_patients_cannot_be_kept_whole_where_nobody_knows_them(tmp_path):
     with pytest.raises(FedcliError, match="does not say which patient or lesion"):
-        partition(tmp_path / "bare", units=False, scheme="iid", clients=4, keep_units=True)
+        folder = tmp_path / "bare"
+        partition(folder, units=False, scheme="iid", clients=4, keep_units=True)
     with pytest.raises(
         FedcliError, match="27 training patients cannot be divided among 28 clients"
     ):
@@ -74,9 +76,8 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
         == (np.bincount(np.concatenate(rows_of_clients)) > 1).sum()
         > 0
     )
-    corrupted_path = make_corruption(
-        path, "gaussian", manifest.Destination(tmp_path), Who(on=["client-02"]), jobs=1
-    )
+    who = Who(on=["client-02"])
+    corrupted_path = make_corruption(path, "gaussian", manifest.Destination(tmp_path), who, jobs=1)
     clean = load(path)
     noisy = load(corrupted_path)
     for client in ("client-00", "client-01", "client-02"):
@@ -92,12 +93,10 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
 def test_a_clean_clients_validation_image_that_a_corrupted_client_holds_too_stays_clean(tmp_path):
     both = [f"i{k}" for k in range(20)]
     (tmp_path / "who.json").write_text(json.dumps({"a": both, "b": both}))
-    path, *_ = partition(
-        tmp_path, units=False, scheme="file", clients_file=tmp_path / "who.json", val=0.3
-    )
-    corrupted_path = make_corruption(
-        path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1
-    )
+    clients_file = tmp_path / "who.json"
+    path, *_ = partition(tmp_path, units=False, scheme="file", clients_file=clients_file, val=0.3)
+    who = Who(on=["b"])
+    corrupted_path = make_corruption(path, "gaussian", manifest.Destination(tmp_path), who, jobs=1)
     clean = load(path)
     noisy = load(corrupted_path)
     assert set(clean.val["a"].ids) & set(clean.train["b"].ids)
@@ -113,12 +112,12 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
     (tmp_path / "apart.json").write_text(json.dumps({"a": ["i0", "i1"], "b": ["i2", "i4"]}))
     shards = []
     for name in ("shared", "apart"):
-        path, *_ = partition(tmp_path, scheme="file", clients_file=tmp_path / f"{name}.json")
+        clients_file = tmp_path / f"{name}.json"
+        path, *_ = partition(tmp_path, scheme="file", clients_file=clients_file)
+        who = Who(on=["b"])
         shards.append(
             load(
-                make_corruption(
-                    path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1
-                )
+                make_corruption(path, "gaussian", manifest.Destination(tmp_path), who, jobs=1)
             ).train["b"]
         )
     images, images_apart = (shard.images[shard.rows] for shard in shards)
@@ -131,7 +130,8 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
 
 def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path, capsys):
     (tmp_path / "who.csv").write_text("image,hospital\ni0,b\ni1,a\ni2,b\ni3,b\ni99,a\ni1,b\n")
-    path, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "who.csv")
+    clients_file = tmp_path / "who.csv"
+    path, body, arrays = partition(tmp_path, scheme="file", clients_file=clients_file)
     assert names(body) == ["a", "b"]
     assert body["not_in_dataset"] == 1
     assert body["dropped"] == 57
@@ -152,17 +152,20 @@ def test_clients_whose_images_are_all_absent_are_left_out_with_a_note(tmp_path, 
     (tmp_path / "who.json").write_text(
         json.dumps({"a": ["i0"], "b": ["x1", "x2"], "c": ["i1"], "d": ["x3"]})
     )
-    _, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "who.json")
+    clients_file = tmp_path / "who.json"
+    _, body, arrays = partition(tmp_path, scheme="file", clients_file=clients_file)
     assert names(body) == ["a", "c"]
     assert body["not_in_dataset"] == 3
-    assert arrays["train"]["1"].tolist() == [1]
+    result = arrays["train"]["1"].tolist()
+    assert result == [1]
     assert (
         "2 clients of who.json without an image in the dataset are left out: b"
         in capsys.readouterr().err
     )
     (tmp_path / "who.json").write_text(json.dumps({"b": ["x1"], "d": ["x3"]}))
     with pytest.raises(FedcliError, match="names none of the 80 images"):
-        partition(tmp_path, scheme="file", clients_file=tmp_path / "who.json")
+        clients_file = tmp_path / "who.json"
+        partition(tmp_path, scheme="file", clients_file=clients_file)
 
 
 def test_another_files_bytes_or_column_are_another_partition(tmp_path):
@@ -183,7 +186,8 @@ def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(
         np.array({0: [np.int64(0), np.int64(59)], 1: [np.int64(21)]}, object),
         allow_pickle=True,
     )
-    _, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "d.npy")
+    clients_file = tmp_path / "d.npy"
+    _, body, arrays = partition(tmp_path, scheme="file", clients_file=clients_file)
     by_class = sorted((k for k in range(80) if k % 4 != 3), key=lambda k: (k % 3, k))
     assert names(body) == ["client-00", "client-01"]
     expected = [
@@ -195,14 +199,19 @@ def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(
     (tmp_path / "train.csv").write_text(
         "id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1))
     )
+    clients_file = tmp_path / "d.npy"
+    order_file = tmp_path / "train.csv"
     _, _, arrays = partition(
-        tmp_path, scheme="file", clients_file=tmp_path / "d.npy", order_file=tmp_path / "train.csv"
+        tmp_path, scheme="file", clients_file=clients_file, order_file=order_file
     )
-    assert arrays["train"]["0"].tolist() == [20]
-    assert arrays["test"]["0"].tolist() == [79]
+    result = arrays["train"]["0"].tolist()
+    assert result == [20]
+    result = arrays["test"]["0"].tolist()
+    assert result == [79]
 
 
 def test_a_client_of_test_images_alone_is_refused(tmp_path):
     (tmp_path / "who.json").write_text('{"a": ["i3"], "b": ["i0"]}')
     with pytest.raises(FedcliError, match="client a gets no training images"):
-        partition(tmp_path, scheme="file", clients_file=tmp_path / "who.json")
+        clients_file = tmp_path / "who.json"
+        partition(tmp_path, scheme="file", clients_file=clients_file)

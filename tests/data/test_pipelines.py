@@ -21,7 +21,8 @@ PIPELINE = A.Compose(
 
 def save(folder, pipeline=PIPELINE, name="augment.yaml"):
     path = folder / name
-    A.save(pipeline, str(path), data_format="json" if name.endswith("json") else "yaml")
+    data_format = "json" if name.endswith("json") else "yaml"
+    A.save(pipeline, str(path), data_format=data_format)
     return path
 
 
@@ -29,7 +30,8 @@ def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_num
     tmp_path,
 ):
     kind = pipelines.read(save(tmp_path))
-    assert kind == pipelines.read(save(tmp_path, name="augment.json"))
+    expected = pipelines.read(save(tmp_path, name="augment.json"))
+    assert kind == expected
     stream = torch.Generator().manual_seed(1)
     x = torch.randint(0, 256, (6, 3, 24, 24), dtype=torch.uint8, generator=stream)
     chance = torch.rand(6, 4, generator=stream)
@@ -45,14 +47,18 @@ def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_num
 
 def test_a_batch_without_images_stays_one(tmp_path):
     none = torch.zeros(0, 3, 4, 6, dtype=torch.uint8)
-    changed = pipelines.augment(none, pipelines.read(save(tmp_path)), torch.zeros(0, 4))
+    kind = pipelines.read(save(tmp_path))
+    chance = torch.zeros(0, 4)
+    changed = pipelines.augment(none, kind, chance)
     assert changed.shape == none.shape
     assert changed.dtype == torch.uint8
 
 
 def test_what_is_made_ahead_comes_in_order_and_an_error_is_raised():
-    result = list(pipelines.ahead(lambda n: n * n, iter(range(20))))
-    assert result == [n * n for n in range(20)]
+    items = iter(range(20))
+    result = list(pipelines.ahead(lambda n: n * n, items))
+    expected = [n * n for n in range(20)]
+    assert result == expected
     with pytest.raises(ZeroDivisionError):
         list(pipelines.ahead(lambda n: 1 // n, [1, 0]))
 
@@ -196,7 +202,9 @@ def test_an_alias_is_read(tmp_path):
     ("transform", "words"), [(A.Resize(8, 8), "leave out transforms"), (A.Normalize(), "leave out")]
 )
 def test_a_pipeline_that_changes_size_or_kind_of_the_images_is_refused(tmp_path, transform, words):
-    kind = pipelines.read(save(tmp_path, A.Compose([transform])))
+    pipeline = A.Compose([transform])
+    kind = pipelines.read(save(tmp_path, pipeline))
     with pytest.raises(FedcliError) as error:
-        transforms.augment(torch.zeros(1, 3, 16, 16, dtype=torch.uint8), kind, torch.rand(1, 4))
+        chance = torch.rand(1, 4)
+        transforms.augment(torch.zeros(1, 3, 16, 16, dtype=torch.uint8), kind, chance)
     assert words in error.value.hint

@@ -14,7 +14,8 @@ from fedcli.errors import FedcliError, UsageError
 
 def pool(path, n=6):
     rows = [Row(f"ä{i}", i % 2, None, i >= 4, {"sex": i % 3 - 1}, f"p{i}") for i in range(n)]
-    write_pool(path, rows, (np.full((4, 5, 3), i, np.uint8) for i in range(n)), ["sex"])
+    images = (np.full((4, 5, 3), i, np.uint8) for i in range(n))
+    write_pool(path, rows, images, ["sex"])
     return read_pool(path)
 
 
@@ -22,7 +23,8 @@ def test_a_pool_gives_back_what_was_written(tmp_path):
     written = pool(tmp_path / "pool.h5")
     assert written.shape == (6, 4, 5, 3)
     assert written.id.tolist()[0] == "ä0"
-    assert written.split.tolist() == [0, 0, 0, 0, 1, 1]
+    expected = [0, 0, 0, 0, 1, 1]
+    assert written.split.tolist() == expected
     expected = [-1, 0, 1, -1, 0, 1]
     assert written.groups["sex"].tolist() == expected
     assert written.patient.tolist()[5] == "p5"
@@ -34,7 +36,8 @@ def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp
     blank.put(3, images[3:])
     blank.put(0, images[:3][:, :, ::-1][:, :, ::-1])  # not contiguous
     blank.finish([Row(f"i{k}", 0, None) for k in (0, 2, 4)], [0, 2, 4], [])
-    result = read_pool(tmp_path / "pool.h5").pixels()
+    path = tmp_path / "pool.h5"
+    result = read_pool(path).pixels()
     expected = images[[0, 2, 4]]
     assert np.array_equal(result, expected)
     with pytest.raises(ValueError, match=r"expected uint8 \[n, \(4, 5, 3\)\]"):
@@ -50,7 +53,8 @@ def test_rows_may_be_asked_for_in_any_order_and_twice(tmp_path):
 
 
 def test_the_same_pool_has_the_same_bytes(tmp_path):
-    pool(tmp_path / "a.h5"), pool(tmp_path / "b.h5")
+    path = tmp_path / "a.h5"
+    pool(path), pool(tmp_path / "b.h5")
     expected = (tmp_path / "b.h5").read_bytes()
     assert (tmp_path / "a.h5").read_bytes() == expected
 
@@ -58,7 +62,9 @@ def test_the_same_pool_has_the_same_bytes(tmp_path):
 def test_some_rows_can_become_a_pool_of_their_own(tmp_path):
     written = pool(tmp_path / "pool.h5")
     rows = np.array([1, 4])
-    copy_pool(written, rows, tmp_path / "site.h5", written.pixels(rows))
+    path = tmp_path / "site.h5"
+    pixels = written.pixels(rows)
+    copy_pool(written, rows, path, pixels)
     site = read_pool(tmp_path / "site.h5")
     assert site.id.tolist() == ["ä1", "ä4"]
     result = site.pixels()[:, 0, 0, 0].tolist()
@@ -113,7 +119,8 @@ def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, v
     body |= {"name": "mine", "unit": None, "sites": None}
     record = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
     (tmp_path / "dataset.json").write_text(record.text, encoding="utf-8")
-    result = pool_of(tmp_path / "dataset.json").shape
+    dataset = tmp_path / "dataset.json"
+    result = pool_of(dataset).shape
     assert result == (6, 4, 5, 3)
     with h5py.File(tmp_path / "pool.h5", "a") as file:
         file[name][0] = value
@@ -123,18 +130,22 @@ def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, v
 
 def test_contents_names_every_dataset(tmp_path):
     pool(tmp_path / "pool.h5")
-    assert contents(tmp_path / "pool.h5")["datasets"]["x"] == "uint8 [6, 4, 5, 3]"
+    result = contents(tmp_path / "pool.h5")["datasets"]["x"]
+    assert result == "uint8 [6, 4, 5, 3]"
 
 
 def test_a_corruption_changes_its_clients_and_a_copy_of_the_test_set(tmp_path):
     clean = load.load(make_chain(tmp_path))
     noisy = load.load(make_chain(tmp_path, corrupted=True))
     same = {c: torch.equal(_pixels(clean.train[c]), _pixels(noisy.train[c])) for c in clean.roster}
-    assert same == {"north": True, "south": True, "east": True, "west": False}
+    expected = {"north": True, "south": True, "east": True, "west": False}
+    assert same == expected
     expected = _pixels(noisy.test["clean"])
-    assert torch.equal(_pixels(clean.test["clean"]), expected)
+    shard = clean.test["clean"]
+    assert torch.equal(_pixels(shard), expected)
     other = _pixels(noisy.test["corrupted"])
-    assert not torch.equal(_pixels(noisy.test["clean"]), other)
+    shard = noisy.test["clean"]
+    assert not torch.equal(_pixels(shard), other)
     expected = noisy.test["clean"].ids.tolist()
     assert noisy.test["corrupted"].ids.tolist() == expected
 
@@ -149,7 +160,8 @@ def test_an_epoch_has_every_image_once_and_keeps_the_last_batch(tmp_path):
     result = [len(b.y) for b in batches]
     assert result == [8, 8, 4]
     places = torch.cat([b.at for b in batches])
-    assert places.sort().values.tolist() == list(range(20))
+    result = places.sort().values.tolist()
+    assert result == list(range(20))
     assert places.tolist() != list(range(20))
 
 
@@ -190,11 +202,8 @@ def test_an_affine_turn_is_a_rotation_also_on_images_that_are_not_square():
     """A dot right of the centre, turned by 10 degrees, stays at its distance in pixels."""
     x = torch.zeros(1, 1, 61, 121, dtype=torch.uint8)
     x[0, 0, 30, 60 + 25] = 255
-    turned = (
-        transforms.augment(x, "affine-flip", torch.tensor([[1.0, 0.5, 0.5, 0.9]]))[0, 0]
-        .nonzero()[0]
-        .float()
-    )
+    chance = torch.tensor([[1.0, 0.5, 0.5, 0.9]])
+    turned = transforms.augment(x, "affine-flip", chance)[0, 0].nonzero()[0].float()
     offset = turned - torch.tensor([30.0, 60.0])
     assert abs(offset.norm().item() - 25) < 1
     expected = pytest.approx(25 * 0.1736, abs=0.8)

@@ -38,7 +38,8 @@ def skin(tmp_path):
 
 def run(name: str, tmp_path: Path, out: Path | None = None, **options) -> Path:
     fields = {"size": 8, "jobs": 1, **options}
-    return prepared(name, work=tmp_path / "work", out=out, **fields)
+    work = tmp_path / "work"
+    return prepared(name, work=work, out=out, **fields)
 
 
 def blank(raw: Path, row: Row, choices: PrepareOptions) -> np.ndarray:
@@ -64,11 +65,12 @@ def test_a_folder_becomes_a_pool_and_a_manifest(skin, tmp_path):
         key: record.body[key]
         for key in ("count", "size", "channels", "split", "unit", "unknown", "skipped", "sites")
     }
+    split = {"train": 16, "test": 4, "by": "lesion"}
     expected = {
         "count": 20,
         "size": [8, 8],
         "channels": 3,
-        "split": {"train": 16, "test": 4, "by": "lesion"},
+        "split": split,
         "unit": "lesion_id",
         "unknown": {"sex": 7, "age": 0},
         "skipped": [],
@@ -92,8 +94,10 @@ def test_the_manifest_names_no_place_on_this_machine(skin, tmp_path):
 
 
 def test_every_number_of_jobs_gives_the_same_bytes(skin, tmp_path):
-    ended = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
-    two = run("isic2018", tmp_path, raw=skin, out=tmp_path / "two", fit="pad", clahe=True, jobs=2)
+    out = tmp_path / "one"
+    ended = run("isic2018", tmp_path, raw=skin, out=out, fit="pad", clahe=True)
+    out = tmp_path / "two"
+    two = run("isic2018", tmp_path, raw=skin, out=out, fit="pad", clahe=True, jobs=2)
     assert ended.read_bytes() == two.read_bytes()
     expected = (two.parent / "pool.h5").read_bytes()
     assert (ended.parent / "pool.h5").read_bytes() == expected
@@ -116,7 +120,8 @@ def test_another_option_is_another_result(skin, tmp_path, change):
 
 def test_other_raw_files_are_another_result_and_another_place_is_not(skin, tmp_path):
     path = run("isic2018", tmp_path, raw=skin)
-    result = run("isic2018", tmp_path, raw=shutil.copytree(skin, tmp_path / "copy"))
+    raw = shutil.copytree(skin, tmp_path / "copy")
+    result = run("isic2018", tmp_path, raw=raw)
     assert result == path
     Image.new("RGB", (40, 30)).save(skin / "images" / "i00.jpg")
     path_changed = run("isic2018", tmp_path, raw=skin)
@@ -144,15 +149,18 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     damage(skin, "i05.jpg")
     path = run("isic2018", tmp_path, raw=skin, jobs=2)
     body = manifest.verify(path).body
-    assert body["skipped"] == [{"file": "images/i05.jpg", "why": "OSError: Truncated File Read"}]
+    expected = [{"file": "images/i05.jpg", "why": "OSError: Truncated File Read"}]
+    assert body["skipped"] == expected
     assert body["count"] == 19
     result = sum(body["split"][part] for part in ("train", "test"))
     assert result == 19
     assert capsys.readouterr().err.count("left out") == 0  # the stage says it, once
     pool = read_pool(path.parent / "pool.h5")
     others = np.delete(np.arange(20), 5)
-    assert pool.id.tolist() == whole.id[others].tolist()
-    assert pool.split.tolist() == whole.split[others].tolist()
+    expected = whole.id[others].tolist()
+    assert pool.id.tolist() == expected
+    expected = whole.split[others].tolist()
+    assert pool.split.tolist() == expected
     assert np.array_equal(pool.pixels(), whole.pixels(others))
     result = sorted(p.name for p in path.parent.iterdir())
     assert result == [
@@ -242,7 +250,8 @@ def test_the_raw_folder_must_be_given_and_exist_and_be_wanted(tmp_path):
     with pytest.raises(UsageError, match="isic2018 needs the folder of its files"):
         run("isic2018", tmp_path)
     with pytest.raises(FedcliError, match=f"no such folder: {tmp_path}/none"):
-        run("isic2018", tmp_path, raw=tmp_path / "none")
+        raw = tmp_path / "none"
+        run("isic2018", tmp_path, raw=raw)
     with pytest.raises(UsageError, match="toy reads no files"):
         run("toy", tmp_path, raw=tmp_path)
 
@@ -260,7 +269,8 @@ def test_an_option_that_cannot_mean_anything_is_refused(tmp_path, options, sente
 
 
 def test_toy_is_enlarged_to_its_cards_size(tmp_path):
-    record = manifest.verify(run("toy", tmp_path, size=None))
+    path = run("toy", tmp_path, size=None)
+    record = manifest.verify(path)
     assert record.body["size"] == [16, 16]
     assert record.body["count"] == 1797
     assert record.body["attributes"] == {}
@@ -268,20 +278,25 @@ def test_toy_is_enlarged_to_its_cards_size(tmp_path):
 
 
 def test_phantom_names_its_sites(tmp_path):
-    record = manifest.verify(run("phantom", tmp_path))
+    path = run("phantom", tmp_path)
+    record = manifest.verify(path)
     assert record.body["sites"] == "site"
     assert record.body["unit"] == "patient_id"
-    assert record.body["split"] == {"train": 960, "test": 240, "by": "patient"}
+    expected = {"train": 960, "test": 240, "by": "patient"}
+    assert record.body["split"] == expected
 
 
 def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
-    write_ct(raw, {f"ID_{i}": "subdural any" for i in range(5)})
+    labels = {f"ID_{i}": "subdural any" for i in range(5)}
+    write_ct(raw, labels)
     of_card = run("rsna-ich", tmp_path, raw=raw, split="image")
     wide = run("rsna-ich", tmp_path, raw=raw, split="image", window="0/510")
-    assert json.loads(of_card.read_text())["options"]["window"] == "file"
-    result = read_pool(of_card.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
+    result = json.loads(of_card.read_text())["options"]["window"]
+    assert result == "file"
+    path = of_card.parent / "pool.h5"
+    result = read_pool(path).pixels()[:, 0, 0, 0].tolist()
     assert result == [
         0,
         3,
@@ -289,7 +304,8 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
         10,
         13,
     ]  # HU i of 0..80
-    result = read_pool(wide.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist()
+    path = wide.parent / "pool.h5"
+    result = read_pool(path).pixels()[:, 0, 0, 0].tolist()
     assert result == [
         128,
         128,
@@ -318,7 +334,8 @@ def test_all_of_ham10000_has_its_published_counts():
     }
     assert counts == expected
     result = Counter(row.groups["sex"] for row in rows)
-    assert result == {-1: 57, 0: 4552, 1: 5406}
+    expected = {-1: 57, 0: 4552, 1: 5406}
+    assert result == expected
     result = sum(row.groups["age"] == -1 for row in rows)
     assert result == 57
     by_center = Counter(centers[row.groups["center"]] for row in rows)
@@ -335,14 +352,16 @@ def test_all_of_ham10000_has_its_published_counts():
     assert not trained & tested
     of_training = Counter(row.label for row in rows if not row.test)
     result = [of_training[label] for label in range(7)]
-    assert result == [890, 5364, 411, 261, 879, 92, 113]
+    expected = [890, 5364, 411, 261, 879, 92, 113]
+    assert result == expected
 
 
 @REAL
 def test_the_official_fold_of_ham10000_shares_696_lesions():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
     listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "official"))
-    assert sum(row.test for row in listing.rows) == 2003
+    result = sum(row.test for row in listing.rows)
+    assert result == 2003
     shared = shared_patients.of_rows(listing.patient, listing.rows)
     assert shared_patients.of_body(shared).startswith("696 of ")
 

@@ -34,7 +34,8 @@ def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
     expected = [row.id for row in ROWS if row.id in ids]
     assert ids == expected
     choices = completed(16, "image", sample_images=40)
-    again = sample_rows(ROWS[::-1], choices)
+    rows = ROWS[::-1]
+    again = sample_rows(rows, choices)
     assert {row.id for row in again} == set(ids) != set(sampled(40, seed=1))
     assert sampled(100) == sampled(None) == [row.id for row in ROWS]
 
@@ -61,14 +62,16 @@ def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
 
 @pytest.fixture
 def skin(tmp_path):
+    rows = [[f"L{i}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)]
     return write_skin(
         tmp_path,
-        [[f"L{i}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)],
+        rows,
     )
 
 
 def run(tmp_path, **options):
-    return prepare("isic2018", raw=tmp_path, work=tmp_path / "work", size=8, jobs=1, **options)
+    work = tmp_path / "work"
+    return prepare("isic2018", raw=tmp_path, work=work, size=8, jobs=1, **options)
 
 
 def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tmp_path):
@@ -98,10 +101,13 @@ def test_a_sample_that_cannot_be_is_refused(skin, tmp_path, options, sentence):
 def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
     folder = tmp_path / "lists"
     folder.mkdir()
-    write_csv(folder / "train.csv", ["id", "class"], [[f"i{i:02d}", 0] for i in range(12)])
+    rows = [[f"i{i:02d}", 0] for i in range(12)]
+    write_csv(folder / "train.csv", ["id", "class"], rows)
     with pytest.raises(FedcliError, match="no split column"):
-        run(tmp_path, split_file=folder / "train.csv")
-    write_csv(folder / "test.csv", ["id", "class"], [[f"i{i:02d}", 0] for i in range(12, 15)])
+        split_file = folder / "train.csv"
+        run(tmp_path, split_file=split_file)
+    rows = [[f"i{i:02d}", 0] for i in range(12, 15)]
+    write_csv(folder / "test.csv", ["id", "class"], rows)
     for name in ("train.csv", "test.csv"):
         record = manifest.read(path := run(tmp_path, split_file=folder / name))
         pool = read_pool(path.parent / "pool.h5")
@@ -113,11 +119,11 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
             "train.csv",
             "test.csv",
         }
-    write_csv(folder / "test.csv", ["id", "class"], [["i11", 0]])
+    rows = [["i11", 0]]
+    write_csv(folder / "test.csv", ["id", "class"], rows)
     with pytest.raises(FedcliError, match="i11 is in"):
-        given_tables.by_file(
-            [Row(f"i{i:02d}", 0, None) for i in range(12)], folder / "train.csv", None
-        )
+        rows = [Row(f"i{i:02d}", 0, None) for i in range(12)]
+        given_tables.by_file(rows, folder / "train.csv", None)
 
 
 # the authors' clients
@@ -128,17 +134,22 @@ def authors(tmp_path, name):
     y = np.repeat(np.arange(5), VECTORS[name]["class_counts"])
     ids = np.array([f"ID_{row}" for row in range(len(y))])
     order = np.random.default_rng(1).permutation(len(y))
+    rows = [[id, label] for id, label in zip(ids, y, strict=True)]
+    path = tmp_path / "train.csv"
     write_csv(
-        tmp_path / "train.csv",
+        path,
         ["id", "class"],
-        [[id, label] for id, label in zip(ids, y, strict=True)],
+        rows,
     )
+    split = np.zeros(len(y), np.uint8)
+    shape = (len(y), 8, 8, 1)
+    path = tmp_path / "pool.h5"
     pool = Pool(
-        tmp_path / "pool.h5",
-        (len(y), 8, 8, 1),
+        path,
+        shape,
         y[order],
         ids[order],
-        np.zeros(len(y), np.uint8),
+        split,
         None,
         {},
     )
@@ -165,7 +176,8 @@ def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_
     scheme = resolve("fedism", {"corrupted": corrupted, "order_file": tmp_path / "train.csv"})
     division = scheme.divide(pool, DATASET, 0, 0)
     assert fingerprint(division, pool, line_of) == VECTORS[name]["sha256"]
-    assert scheme.recorded(DATASET)["order_file"]["name"] == "train.csv"
+    result = scheme.recorded(DATASET)["order_file"]["name"]
+    assert result == "train.csv"
     bare = resolve("fedism", {"corrupted": corrupted})
     result = fingerprint(bare.divide(pool, DATASET, 0, 0), pool, line_of)
     assert result != VECTORS[name]["sha256"]
@@ -175,13 +187,15 @@ def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_
 def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
     pool, line_of = authors(tmp_path, "rsna-ich-4")
     order = {"corrupted": 4, "order_file": tmp_path / "train.csv"}
-    rows_of_clients = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
+    method = resolve("fedism", order)
+    rows_of_clients = method.divide(pool, DATASET, 0, 0).train.values()
     lists = {}
     for k, rows in enumerate(rows_of_clients):
         lists[k] = [np.int64(line_of[id]) for id in pool.id[rows]]
     np.save(tmp_path / "clients.npy", np.array(lists, dtype=object), allow_pickle=True)
     files = {"clients_file": tmp_path / "clients.npy", "order_file": tmp_path / "train.csv"}
-    division = resolve("file", files).divide(pool, DATASET, 0, 0)
+    method = resolve("file", files)
+    division = method.divide(pool, DATASET, 0, 0)
     assert fingerprint(division, pool, line_of) == VECTORS["rsna-ich-4"]["sha256"]
 
 
@@ -189,13 +203,17 @@ def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
     ("ids", "sentence"), [(["a"], "names 1 of the 2 training images"), (["a", "b", "x"], "1 image")]
 )
 def test_an_order_of_other_images_is_refused(tmp_path, ids, sentence):
-    write_csv(tmp_path / "train.csv", ["id", "class"], [[id, 0] for id in ids])
+    rows = [[id, 0] for id in ids]
+    path = tmp_path / "train.csv"
+    write_csv(path, ["id", "class"], rows)
+    split = np.zeros(2, np.uint8)
+    shape = (2, 8, 8, 1)
     pool = Pool(
         tmp_path,
-        (2, 8, 8, 1),
+        shape,
         np.zeros(2, int),
         np.array(["a", "b"]),
-        np.zeros(2, np.uint8),
+        split,
         None,
         {},
     )
@@ -210,4 +228,5 @@ def test_an_order_file_needs_a_scheme_that_reads_it():
     from fedcli.stages.partition import scheme_of
 
     with pytest.raises(UsageError, match="--order-file is about a file of clients or --fedism"):
-        scheme_of(PartitionOptions(order_file="train.csv", iid=True), DATASET)
+        options = PartitionOptions(order_file="train.csv", iid=True)
+        scheme_of(options, DATASET)

@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from tables_of_numbers import rows
 
 from fedcli.data import quality, quality_by_site
 from fedcli.data.quality import BINS, MEASURES, NAMES
@@ -44,12 +45,14 @@ def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none
             np.uint8
         )
         assert measured(noisy)["noise"] == pytest.approx(sigma, rel=0.06)
-        expected = pytest.approx(measured(noisy[..., :1])["noise"], rel=1e-4)
+        image = noisy[..., :1]
+        expected = pytest.approx(measured(image)["noise"], rel=1e-4)
         assert measured(noisy)["noise"] == expected
         alike = np.concatenate([noisy, noisy[..., :1]], 2)  # a volume of four slices
         expected = pytest.approx(measured(noisy)["noise"], rel=1e-4)
         assert measured(alike)["noise"] == expected
-    flat = measured(np.full((16, 16, 1), 100, np.uint8))
+    image = np.full((16, 16, 1), 100, np.uint8)
+    flat = measured(image)
     result = (flat["noise"], flat["entropy"], flat["contrast"], flat["blockiness"])
     assert result == (0, 0, 0, 1)
     expected = pytest.approx(20 * np.log10(100 * 12**0.5))
@@ -63,7 +66,8 @@ def test_strong_compression_is_blocky_and_a_blurred_image_less_sharp(rng):
     blurred = ((picture[:-1].astype(int) + picture[1:]) // 2).astype(np.uint8)
     plain = measured(picture[..., None])
     assert measured(blocky[..., None])["blockiness"] > 1.5 > 1.3 > plain["blockiness"] > 0.8
-    result = measured(blurred[..., None])["sharpness"]
+    image = blurred[..., None]
+    result = measured(image)["sharpness"]
     assert result < plain["sharpness"]
 
 
@@ -82,9 +86,11 @@ def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
     counts = np.bincount(rng.normal(30, 6, 300).astype(int), minlength=BINS)
     cells = quality.cells(counts, 10)
     assert min(images for *_, images in cells) >= 10
-    assert sum(images for *_, images in cells) == 300
+    result = sum(images for *_, images in cells)
+    assert result == 300
     assert cells[0][0] == 0
-    assert cells[-1][1] == BINS - 1
+    result = cells[-1][1]
+    assert result == BINS - 1
     assert quality.sound(cells, 300)
     result = np.abs(np.cumsum(quality.spread(cells) - counts)).max()
     assert result < 20  # images out of place
@@ -92,10 +98,10 @@ def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
     assert result == counts.tolist()
     assert quality.cells(counts, 301) == []
     for odd in (
-        [[0, 3, 300], [3, 63, 0]],
+        rows("0 3 300; 3 63 0"),
         [[0, 64, 300]],
         [[0, 63, 299]],
-        [[0, 9, -1], [10, 63, 301]],
+        rows("0 9 -1; 10 63 301"),
         [[300]],
     ):
         assert not quality.sound(odd, 300)
@@ -114,9 +120,11 @@ def test_distances_by_hand_and_who_stands_out_in_words():
         {"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)}
     )
     expected = pytest.approx(2 / (1 / 3) ** 0.5)
-    assert facts["c"]["measures"]["noise"]["distance"] == expected
+    result = facts["c"]["measures"]["noise"]["distance"]
+    assert result == expected
     expected = pytest.approx((100 / 160) * 2 / (1 / 3) ** 0.5)
-    assert facts["a"]["measures"]["noise"]["distance"] == expected
+    result = facts["a"]["measures"]["noise"]["distance"]
+    assert result == expected
     brightness = facts["c"]["measures"]["brightness"]
     expected = pytest.approx((13 * 4, 11 * 4))
     assert (brightness["median"], brightness["others"]) == expected

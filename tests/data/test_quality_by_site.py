@@ -32,14 +32,16 @@ def test_images_are_measured_as_they_are_trained_on(tmp_path):
     result = {name: len(rows) for name, rows in by_class.members.items()}
     assert result == {"a": 27, "b": 27, "c": 26}
     expected = sum(measured.histograms.values()).tolist()
-    assert sum(by_class.histograms.values()).tolist() == expected
+    result = sum(by_class.histograms.values()).tolist()
+    assert result == expected
 
 
 def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     chain = make_chain(tmp_path, corrupted=True)
     quality = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
     assert set(quality["sites"]) == set(ROSTER)
-    assert len(quality["edges"]["snr"]) == BINS + 1
+    result = len(quality["edges"]["snr"])
+    assert result == BINS + 1
     assert (
         sum(quality["sites"][ROSTER[0]]["measures"]["noise"]["counts"])
         == quality["sites"][ROSTER[0]]["images"]
@@ -66,7 +68,8 @@ def test_what_a_site_says_is_checked(tmp_path):
         "quality": {name: cells(row, 10) for name, row in zip(NAMES, counts)},
     }
     (tmp_path / "north.json").write_text(json.dumps(description))
-    assert quality_by_site.of_descriptions(tmp_path)["north"].tolist() == counts.tolist()
+    result = quality_by_site.of_descriptions(tmp_path)["north"].tolist()
+    assert result == counts.tolist()
     for odd, words in (
         ([[0, 63, 41]], "cannot be that of 40"),
         ([["a"]], "not a whole number"),
@@ -77,9 +80,10 @@ def test_what_a_site_says_is_checked(tmp_path):
         with pytest.raises(FedcliError, match=words):
             quality_by_site.of_descriptions(tmp_path)
     for parts in ((0, 0), (-5, 10), (10**39, 0)):
+        images = dict(zip(("train", "val"), parts))
         description = {
             **description,
-            "images": dict(zip(("train", "val"), parts)),
+            "images": images,
             "quality": {name: [] for name in NAMES},
         }
         (tmp_path / "north.json").write_text(json.dumps(description))
@@ -139,5 +143,6 @@ def test_alike_sites_do_not_stand_out():
     assert quality_by_site.findings(histograms) == [
         "no site stands out: every distance is below 0.8 standard deviations"
     ]
-    result = quality_by_site.findings({"alone": np.ones((len(NAMES), BINS))})
+    alone = np.ones((len(NAMES), BINS))
+    result = quality_by_site.findings({"alone": alone})
     assert result == []

@@ -11,7 +11,8 @@ Y = np.repeat([0, 1], [3000, 1000])
 
 
 def divided(y=Y, seed=0, **settings):
-    return resolve("quantity", settings).assign(Images(y, seed=seed))
+    method = resolve("quantity", settings)
+    return method.assign(Images(y, seed=seed))
 
 
 def test_every_image_goes_to_one_client():

@@ -23,7 +23,8 @@ def test_the_memory_of_an_image_is_that_of_the_one_before(tmp_path):
     Image.new("RGB", (300, 200), (1, 2, 3)).save(tmp_path / "a.png")
     read_rgb(tmp_path / "a.png")
     before = Image.core.get_stats()["reused_blocks"]
-    assert (read_rgb(tmp_path / "a.png") == (1, 2, 3)).all()
+    path = tmp_path / "a.png"
+    assert (read_rgb(path) == (1, 2, 3)).all()
     assert Image.core.get_stats()["reused_blocks"] > before
 
 
@@ -31,7 +32,9 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     for i in range(prepare.TURN + 2):
         (tmp_path / f"{i}.png").write_bytes(np.full(1000 + i, i, np.uint8).tobytes())
     rows = [Row(str(i), 0, f"{i}.png") for i in reversed(range(prepare.TURN + 2))]
-    contents = prepare.contents_of(tmp_path, Listing(rows, skipped=[("none.png", "absent")]))
+    skipped = [("none.png", "absent")]
+    listing = Listing(rows, skipped=skipped)
+    contents = prepare.contents_of(tmp_path, listing)
     expected = sorted([*(row.source for row in rows), "none.png"])
     assert list(contents) == expected
     assert contents["none.png"] == prepare.ABSENT
@@ -40,7 +43,8 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     }
     expected = {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
     assert sizes == expected
-    assert len(set(contents.values())) == len(contents)
+    result = len(set(contents.values()))
+    assert result == len(contents)
 
 
 def _without_simplejpeg(path, monkeypatch):
@@ -78,7 +82,8 @@ def test_simplejpeg_decodes_to_the_bits_of_pillow(options, size, tmp_path, monke
     pixels = read_rgb(tmp_path / "a.jpg")
     assert decoded[0] is pixels
     assert pixels.any()
-    np.testing.assert_array_equal(pixels, _without_simplejpeg(tmp_path / "a.jpg", monkeypatch))
+    path = tmp_path / "a.jpg"
+    np.testing.assert_array_equal(pixels, _without_simplejpeg(path, monkeypatch))
 
 
 @pytest.mark.parametrize("error", [ImportError, ValueError])
@@ -92,7 +97,8 @@ def test_a_simplejpeg_that_cannot_be_loaded_is_done_without(error, tmp_path, mon
         photographs, "_simplejpeg", photographs._simplejpeg.__wrapped__
     )  # not what this process knows of it
     expected = [[[9, 9, 9]] * 3] * 2
-    assert read_rgb(tmp_path / "a.jpg").tolist() == expected
+    path = tmp_path / "a.jpg"
+    assert read_rgb(path).tolist() == expected
 
 
 def test_an_image_for_which_memory_is_too_short_is_not_taken_for_a_broken_one(
@@ -121,7 +127,8 @@ def test_a_broken_jpeg_is_what_pillow_makes_of_it(keep, tmp_path, monkeypatch, c
         data[:middle] + data[middle + 50 :]
     )  # which Pillow reads, and grey after it
     expected = _without_simplejpeg(tmp_path / "a.jpg", monkeypatch)
-    np.testing.assert_array_equal(read_rgb(tmp_path / "a.jpg"), expected)
+    path = tmp_path / "a.jpg"
+    np.testing.assert_array_equal(read_rgb(path), expected)
     assert capfd.readouterr() == ("", "")
 
 
@@ -133,11 +140,15 @@ def test_scaled_decoding_keeps_twice_the_size(tmp_path, size, side):
         Image.radial_gradient("L").resize((320, 240)).convert("RGB").save(tmp_path / f"a.{suffix}")
     with shrunk_decoding(completed(size, "image", scaled_decoding=True)):
         expected = (side, side * 4 // 3, 3)
-        assert read_rgb(tmp_path / "a.jpg").shape == expected
-        assert read_rgb(tmp_path / "a.png").shape == (240, 320, 3)
+        path = tmp_path / "a.jpg"
+        assert read_rgb(path).shape == expected
+        result = read_rgb(tmp_path / "a.png").shape
+        assert result == (240, 320, 3)
     with shrunk_decoding(completed(size, "image")):
-        assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
-    assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
+        result = read_rgb(tmp_path / "a.jpg").shape
+        assert result == (240, 320, 3)
+    result = read_rgb(tmp_path / "a.jpg").shape
+    assert result == (240, 320, 3)
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="no real photographs here")
@@ -156,7 +167,8 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
 
 
 def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
-    raw = sources.make_sample("isic2018", tmp_path / "raw")
+    folder = tmp_path / "raw"
+    raw = sources.make_sample("isic2018", folder)
     usual, scaled = (
         prepare.prepare(
             PrepareOptions("isic2018", raw=raw, size=8, scaled_decoding=on, work=tmp_path)

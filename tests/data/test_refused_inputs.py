@@ -87,9 +87,8 @@ def test_a_lookup_table_without_entries_is_a_reason_of_its_own(tmp_path, field, 
     item.add_new("LUTDescriptor", "US", [2, 0, 8])
     item.add_new("LUTData", "US", [0, 255])
     delattr(item, lacks)
-    path = write_slice(
-        tmp_path / "a.dcm", np.zeros((8, 8), np.uint16), Modality="DX", **{field: [item]}
-    )
+    stored = np.zeros((8, 8), np.uint16)
+    path = write_slice(tmp_path / "a.dcm", stored, Modality="DX", **{field: [item]})
     with pytest.raises(Unreadable, match=r"^has a lookup table without its entries$"):
         dicom.read_picture(path)
 
@@ -147,7 +146,8 @@ def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
         damaged = bytearray(whole)
         damaged[position] = value
         (tmp_path / "b.jpg").write_bytes(damaged)
-        result = sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape)
+        file = tmp_path / "b.jpg"
+        result = sorted(read_grey_or_rgb(file, None).shape)
         assert result == [1, 8, 12]
 
 

@@ -35,7 +35,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_all_datasets_but_those_made_or_embedded_here_have_a_synthetic_sample():
-    assert set(SOURCES) - set(SAMPLES) == {"phantom", "toy"}
+    result = set(SOURCES) - set(SAMPLES)
+    assert result == {"phantom", "toy"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def sample(request, tmp_path_factory):
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_a_sample_is_small_and_has_the_same_bytes_every_time(sample, tmp_path):
     contents = files(sample.raw)
-    contents_again = files(make_sample(sample.name, tmp_path / "again"))
+    folder = make_sample(sample.name, tmp_path / "again")
+    contents_again = files(folder)
     assert contents == contents_again
     assert 0 < sum(map(len, contents.values())) < LARGEST
 
@@ -83,7 +85,8 @@ def test_a_sample_is_small_and_has_the_same_bytes_every_time(sample, tmp_path):
 def test_no_patient_of_a_sample_is_on_both_sides_by_default(sample):
     """Every dataset that knows its patients or lesions is prepared without a word about its split."""
     for data in (sample.dataset, sample.partition):
-        assert shared_patients.of_body(manifest.read(data).body) == ""
+        body = manifest.read(data).body
+        assert shared_patients.of_body(body) == ""
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +122,8 @@ def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prin
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_both_parts_of_a_sample_have_every_class_and_every_value(sample):
     body = manifest.read(sample.dataset).body
-    pool = read_pool(sample.dataset.parent / "pool.h5")
+    path = sample.dataset.parent / "pool.h5"
+    pool = read_pool(path)
     for part in (0, 1):
         y = pool.y[pool.split == part]
         result = set(y.nonzero()[1] if y.ndim == 2 else y)
@@ -131,11 +135,13 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(sample):
 
 @pytest.mark.parametrize("sample", SAMPLES, indirect=True)
 def test_a_samples_images_all_differ_and_its_classes_do_so_too(sample):
-    pool = read_pool(sample.dataset.parent / "pool.h5")
+    path = sample.dataset.parent / "pool.h5"
+    pool = read_pool(path)
     pixels = pool.pixels().astype(float)  # [N, H, W, C]
     result = len(np.unique(pixels.reshape(len(pixels), -1), axis=0))
     assert result == len(pixels)
-    assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
+    axis = (1, 2, 3)
+    assert pixels.std(axis=axis).min() > 2  # each image shows something
     of_class = (
         [y == 1 for y in pool.y.T]
         if pool.y.ndim == 2
@@ -182,7 +188,8 @@ def test_a_sample_needs_a_new_folder_and_a_dataset_with_files(tmp_path):
         make_sample("isic2018", tmp_path)
     with pytest.raises(FedcliError, match="is not an empty folder"):
         make_sample("isic2018", tmp_path / "own.txt")
-    assert [p.name for p in tmp_path.iterdir()] == ["own.txt"]
+    result = [p.name for p in tmp_path.iterdir()]
+    assert result == ["own.txt"]
     with pytest.raises(FedcliError, match="toy reads no files, so it has no synthetic sample"):
         make_sample("toy", tmp_path / "new")
     with pytest.raises(UsageError, match="unknown dataset 'isic2081'"):

@@ -39,7 +39,9 @@ def test_a_scheme_of_ones_own_is_reached_by_its_name(tmp_path):
         swap: Annotated[bool, "the even ones come last"] = False
 
         def assign(self, images):
-            parts = {"even": np.arange(0, len(images), 2), "odd": np.arange(1, len(images), 2)}
+            even = np.arange(0, len(images), 2)
+            odd = np.arange(1, len(images), 2)
+            parts = {"even": even, "odd": odd}
             return dict(reversed(parts.items())) if self.swap else parts
 
     try:
@@ -56,7 +58,8 @@ def test_a_scheme_of_ones_own_is_reached_by_its_name(tmp_path):
                 "swap=yes",
             ],
         )
-        record = manifest.verify(Path(done.stdout.strip()))
+        path = Path(done.stdout.strip())
+        record = manifest.verify(path)
     finally:
         del SCHEMES["odd-and-even"]
     assert names(record.body) == ["odd", "even"]
@@ -93,9 +96,11 @@ DATASET = {"clients": 4}
     ],
 )
 def test_flags_mean_a_scheme(flags, name, settings):
-    scheme = scheme_of(PartitionOptions(**flags), DATASET)
+    options = PartitionOptions(**flags)
+    scheme = scheme_of(options, DATASET)
     assert scheme.name == name
-    assert {key: getattr(scheme, key) for key in settings} == settings
+    result = {key: getattr(scheme, key) for key in settings}
+    assert result == settings
 
 
 @pytest.mark.parametrize(

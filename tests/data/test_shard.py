@@ -21,7 +21,8 @@ CHANGES = {
 def test_a_chain_that_differs_in_what_its_images_are_is_refused(tmp_path, key, value, corrupted):
     path = make_chain(tmp_path, corrupted=corrupted)
     record = json.loads(path.read_text())
-    path.write_text(json.dumps(record | {"body": record["body"] | {key: value}}))
+    body = record["body"] | {key: value}
+    path.write_text(json.dumps(record | {"body": body}))
     with pytest.raises(FedcliError, match=f"{path.name}: {key} differs from that of "):
         load(path)
 
@@ -30,7 +31,8 @@ def test_a_dataset_without_an_attribute_of_its_images_is_refused(tmp_path):
     make_chain(tmp_path)
     path = tmp_path / "datasets" / "made" / "dataset.json"
     record = json.loads(path.read_text())
-    path.write_text(json.dumps(record | {"body": record["body"] | {"attributes": {}}}))
+    body = record["body"] | {"attributes": {}}
+    path.write_text(json.dumps(record | {"body": body}))
     with pytest.raises(
         FedcliError, match=r"holds 'sex' of each image, which is no attribute of dataset.json"
     ):

@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
+from tables_of_numbers import rows
 
 from fedcli.commands.inspect import inspect
 from fedcli.data import manifest, skew
@@ -27,16 +28,19 @@ def clients(counts):
 
 def test_the_fedmrl_authors_four_clients_are_almost_alike():
     description = describe(*clients(AUTHORS))
-    assert round(description["total_variation"]["max"], 3) == 0.008  # their "non-IID" clients
-    assert description["images"] == {"min": 2803, "max": 2849, "ratio": 1.016411}
+    result = round(description["total_variation"]["max"], 3)
+    assert result == 0.008  # their "non-IID" clients
+    expected = {"min": 2803, "max": 2849, "ratio": 1.016411}
+    assert description["images"] == expected
     assert description["classes_per_client"] == 7
 
 
 def test_distances_are_half_the_summed_differences():
-    mix = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
+    mix = np.array(rows("0.5 0.5 0.0; 0.25 0.25 0.5; 0.0 0.0 1.0"))
     result = np.concatenate(list(distances(mix))).tolist()
     assert result == [0.5, 1.0, 0.5]
-    description = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
+    counts = rows("4 4 0; 1 1 2; 0 0 4")
+    description = describe(*clients(counts))
     expected = {
         "max": 1.0,
         "mean": 0.666667,
@@ -53,21 +57,28 @@ def test_distances_are_half_the_summed_differences():
 
 
 def test_clients_of_one_mix_have_no_distance_whatever_their_size():
-    description = describe(*clients([[1, 2], [3, 6], [7, 14]]))
+    counts = rows("1 2; 3 6; 7 14")
+    description = describe(*clients(counts))
     assert description["total_variation"]["max"] == description["total_variation"]["mean"] == 0
-    assert set(description["total_variation_to_pooled"].values()) == {0}
-    assert description["images"] == {"min": 3, "max": 21, "ratio": 7}
+    result = set(description["total_variation_to_pooled"].values())
+    assert result == {0}
+    expected = {"min": 3, "max": 21, "ratio": 7}
+    assert description["images"] == expected
 
 
 def test_clients_without_a_common_class_have_distance_one():
-    description = describe(*clients([[5, 0, 0], [0, 3, 0], [0, 0, 9]]))
+    counts = rows("5 0 0; 0 3 0; 0 0 9")
+    description = describe(*clients(counts))
     assert description["total_variation"]["max"] == description["total_variation"]["mean"] == 1
-    assert set(description["entropy_nats"].values()) == {0}
+    result = set(description["entropy_nats"].values())
+    assert result == {0}
 
 
 def test_entropy_is_the_log_of_the_classes_where_they_are_even():
-    result = entropies(np.array([[0.25] * 4, [0.5, 0.5, 0, 0]]))
-    assert result == pytest.approx(np.log([4, 2]))
+    mix = np.array([[0.25] * 4, [0.5, 0.5, 0, 0]])
+    result = entropies(mix)
+    expected = pytest.approx(np.log([4, 2]))
+    assert result == expected
 
 
 def test_images_and_lesions_in_several_clients_are_counted_once_each():
@@ -82,7 +93,8 @@ def test_images_and_lesions_in_several_clients_are_counted_once_each():
 
 def test_one_client_alone_has_no_distance():
     description = describe(["all"], [np.arange(4)], np.array([0, 1, 1, 1]), 2)
-    assert description["total_variation"] == {"max": None, "mean": None, "between": None}
+    expected = {"max": None, "mean": None, "between": None}
+    assert description["total_variation"] == expected
     for line in readable(description):
         assert "(total variation" not in line
 
@@ -115,7 +127,8 @@ def test_distances_are_the_same_in_pieces_of_any_size(monkeypatch, pairs):
     counts = np.random.default_rng(0).integers(0, 9, (23, 4)) + 1
     whole = describe(*clients(counts.tolist()))
     monkeypatch.setattr(skew, "PAIRS", pairs)
-    assert describe(*clients(counts.tolist())) == whole
+    result = describe(*clients(counts.tolist()))
+    assert result == whole
     mix = counts / counts.sum(1, keepdims=True)
     row, column = np.triu_indices(23, 1)
     expected = np.abs(mix[row] - mix[column]).sum(1) / 2
@@ -123,7 +136,8 @@ def test_distances_are_the_same_in_pieces_of_any_size(monkeypatch, pairs):
     assert result == expected.tolist()
     names = [f"site-{k}" for k in range(23)]
     furthest = expected.round(6).argmax()
-    assert whole["total_variation"]["between"] == [names[row[furthest]], names[column[furthest]]]
+    expected = [names[row[furthest]], names[column[furthest]]]
+    assert whole["total_variation"]["between"] == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +154,8 @@ def test_distances_are_the_same_in_pieces_of_any_size(monkeypatch, pairs):
 )
 def test_differences_are_said_of_any_attribute(attribute, plural):
     shares = {attribute: 0.41}
-    assert _differences("clients", 3, 0.59, shares) == (
+    result = _differences("clients", 3, 0.59, shares)
+    assert result == (
         f"The two most different clients differ in 59 % of their labels and 41 % of their {plural}."
     )
     assert (
@@ -159,7 +174,8 @@ def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, c
     capsys.readouterr()
     inspect(str(path), json=False)
     lines = [line for line in capsys.readouterr().out.splitlines() if "─" not in line]
-    assert lines[0] == f"partition {path.parent.name}, of made"
+    expected = f"partition {path.parent.name}, of made"
+    assert lines[0] == expected
     for line in lines:
         assert len(line) <= 100
     heading = next(k for k, line in enumerate(lines) if line.split()[:1] == ["client"])
@@ -194,7 +210,8 @@ def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, caps
 @pytest.mark.parametrize("pairs_at_once", [1, 100])
 def test_of_pairs_with_the_same_distance_the_first_is_named(monkeypatch, pairs_at_once):
     monkeypatch.setattr(skew, "PAIRS", pairs_at_once)
-    mix = np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
+    mix = np.array(rows("1 0; 1 0; 0 1; 0 1"))
     between = skew._between(list("abcd"), mix)
-    expected = {"max": 1.0, "mean": round(4 / 6, 6), "between": ["a", "c"]}
+    mean = round(4 / 6, 6)
+    expected = {"max": 1.0, "mean": mean, "between": ["a", "c"]}
     assert between == expected

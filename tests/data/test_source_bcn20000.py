@@ -45,7 +45,8 @@ def test_both_collections_are_read_with_the_columns_of_either_time(sample):
     }
     assert result == expected
     why = "its table calls it indeterminate, not benign or malignant"
-    assert listing.skipped == [("ISIC_0000039.jpg", why), ("ISIC_0000079.jpg", why)]
+    expected = [("ISIC_0000039.jpg", why), ("ISIC_0000079.jpg", why)]
+    assert listing.skipped == expected
     assert listing.patient == "lesion_id"
     assert listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
 
@@ -55,12 +56,14 @@ def test_a_lesion_stays_on_one_side(sample):
     for row in bcn20000.rows(sample, LESION).rows:
         if row.patient:
             sides.setdefault(row.patient, set()).add(row.test)
-    assert max(map(len, sides.values())) == 1
+    result = max(map(len, sides.values()))
+    assert result == 1
     assert len(sides) < 70
 
 
 def listed(raw, *lines, head=HEAD):
-    write_csv(raw / "metadata.csv", head, lines)
+    path = raw / "metadata.csv"
+    write_csv(path, head, lines)
     for line in lines:
         (raw / f"{line[0]}.jpg").write_bytes(b"picture")
     return {row.id: row for row in bcn20000.rows(raw, IMAGE).rows}
@@ -73,9 +76,11 @@ def test_sex_age_and_hospital_of_a_collection_without_a_folder_of_its_own(tmp_pa
         ["ISIC_2", OWNERS[1], "65", "Male", "malignant"],
         ["ISIC_3", "Anonymous", "", "", "benign"],
     )
-    assert rows["ISIC_1"].groups == {"sex": 0, "age": 0, "site": 0}
+    expected = {"sex": 0, "age": 0, "site": 0}
+    assert rows["ISIC_1"].groups == expected
     assert rows["ISIC_1"].label == 0
-    assert rows["ISIC_2"].groups == {"sex": 1, "age": 1, "site": 1}
+    expected = {"sex": 1, "age": 1, "site": 1}
+    assert rows["ISIC_2"].groups == expected
     assert rows["ISIC_2"].label == 1
     expected = {"sex": -1, "age": -1, "site": -1}
     assert rows["ISIC_3"].groups == expected
@@ -89,7 +94,8 @@ def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
     ]
     rows = listed(tmp_path, *lines)
     expected = [1, 0, -1, -1, -1, -1]
-    assert [row.groups["age"] for row in rows.values()] == expected
+    result = [row.groups["age"] for row in rows.values()]
+    assert result == expected
     for row in rows.values():
         result = (row.groups["sex"], row.groups["site"], row.label)
         assert result == (1, 1, 0)
@@ -106,14 +112,18 @@ def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
     with refused("no table with the column isic_id"):
         bcn20000.rows(tmp_path, LESION)
     os.mkfifo(tmp_path / "pipe.csv")
-    write_csv(tmp_path / "other.csv", ["image", "label"], [["a", "b"]])
+    path = tmp_path / "other.csv"
+    rows = [["a", "b"]]
+    write_csv(path, ["image", "label"], rows)
     with refused("no table with the column isic_id"):
         bcn20000.rows(tmp_path, LESION)
     line = ["ISIC_1", OWNERS[0], "60", "female", "benign"]
     with refused("neither 'benign_malignant' nor 'diagnosis_1'"):
-        listed(tmp_path, line, head=[*HEAD[:4], "diagnosis"])
+        head = [*HEAD[:4], "diagnosis"]
+        listed(tmp_path, line, head=head)
     with refused("no column 'sex'"):
-        listed(tmp_path, line, head=[*HEAD[:3], "gender", HEAD[4]])
+        head = [*HEAD[:3], "gender", HEAD[4]]
+        listed(tmp_path, line, head=head)
     with refused("line 3 names no image"):
         listed(tmp_path, line, ["", *line[1:]])
     with refused("lists ISIC_1 twice"):
@@ -121,9 +131,8 @@ def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
 
 
 def test_the_hospitals_are_the_clients_and_fairfb_trains_on_them(sample, tmp_path):
-    data = fedcli.partition(
-        fedcli.prepare("bcn20000", raw=sample, size=16, work=tmp_path), work=tmp_path
-    )
+    options = fedcli.prepare("bcn20000", raw=sample, size=16, work=tmp_path)
+    data = fedcli.partition(options, work=tmp_path)
     result = [client["client"] for client in data.body["roster"]]
     assert result == ["vienna", "barcelona"]
     run = fedcli.train(

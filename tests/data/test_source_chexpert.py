@@ -68,8 +68,10 @@ def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label)
         "patient00001",
         False,
     )
-    assert train.groups == {"race": -1, "gender": 1, "age": 1}
-    assert test.label == (YES, *[NO] * 13)
+    expected = {"race": -1, "gender": 1, "age": 1}
+    assert train.groups == expected
+    expected = (YES, *[NO] * 13)
+    assert test.label == expected
     assert test.test
     assert test.groups["age"] == -1
     assert listing.tables == ["CheXpert-v1.0-small/train.csv", "CheXpert-v1.0-small/valid.csv"]
@@ -86,7 +88,8 @@ def test_lateral_images_are_there_where_all_views_are_asked_for(raw):
 
 def test_an_image_that_is_not_there_is_skipped(raw):
     (raw / FRONTAL[0]).unlink()
-    assert rows(raw).skipped == [(FRONTAL[0], "listed in the tables, not there")]
+    expected = [(FRONTAL[0], "listed in the tables, not there")]
+    assert rows(raw).skipped == expected
 
 
 def test_odd_cells_columns_and_options_are_refused(raw):
@@ -95,7 +98,8 @@ def test_odd_cells_columns_and_options_are_refused(raw):
     with refused("the column 'No Finding' holds 'yes'"):
         rows(raw)
     for part, line in (("train", FRONTAL), ("valid", RADIOLOGIST)):
-        write_csv(path.with_name(f"{part}.csv"), HEAD[:-1], [[*line, "", "", "", *REST[1:]]])
+        head = HEAD[:-1]
+        write_csv(path.with_name(f"{part}.csv"), head, [[*line, "", "", "", *REST[1:]]])
     with refused("has no column 'Support Devices'"):
         rows(raw)
     write_csv(path.with_name("valid.csv"), HEAD, [[*RADIOLOGIST, "", "", "", *REST]])
@@ -112,7 +116,8 @@ def test_the_sample_keeps_patients_together_and_has_every_kind_of_cell(tmp_path)
     parts = {}
     for row in listing.rows:
         parts.setdefault(row.patient, set()).add(row.test)
-    assert {len(part) for part in parts.values()} == {1}
+    result = {len(part) for part in parts.values()}
+    assert result == {1}
     result = {cell for row in listing.rows for cell in row.label}
     assert result == {NO, YES, UNKNOWN}
     result = {row.groups["race"] for row in listing.rows}

@@ -24,7 +24,8 @@ def write(folder, *records):
 @pytest.mark.parametrize("home", ["cifar-100-binary", "."])
 def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
-    write(tmp_path / home, (1, 99, pixels[0]), (19, 0, pixels[1]))
+    folder = tmp_path / home
+    write(folder, (1, 99, pixels[0]), (19, 0, pixels[1]))
     listing = cifar100.rows(tmp_path, OFFICIAL)
     records = [
         (row.id, cifar100.CLASSES[row.label], row.test, cifar100.KINDS[row.groups["kind"]])

@@ -61,7 +61,8 @@ def test_the_card_names_the_domains_of_the_code():
 
 def test_every_domain_has_its_train_and_test_part(sample):
     listing = digits.rows(sample, OFFICIAL)
-    assert listing.attributes == {"domain": ["mnist", "usps", "svhn", "syn"]}
+    expected = {"domain": ["mnist", "usps", "svhn", "syn"]}
+    assert listing.attributes == expected
     assert listing.patient is None
     counts = Counter((row.groups["domain"], row.test, row.label) for row in listing.rows)
     expected = {
@@ -114,8 +115,10 @@ def test_an_idx_file_is_read_as_its_makers_describe_it(tmp_path):
     images = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
     (tmp_path / "plain").write_bytes(idx(images))
     (tmp_path / "packed.gz").write_bytes(gzip.compress(idx(images)))
-    assert (digits.read_idx(tmp_path / "plain") == images).all()
-    assert (digits.read_idx(tmp_path / "packed.gz") == images).all()
+    path = tmp_path / "plain"
+    assert (digits.read_idx(path) == images).all()
+    path = tmp_path / "packed.gz"
+    assert (digits.read_idx(path) == images).all()
 
 
 def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(tmp_path):
@@ -123,7 +126,8 @@ def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(
     numbers = " ".join(f"{k}:{v:.6f}" for k, v in enumerate(values, 1))
     text = f"1 {numbers}\n10 {numbers}"
     (tmp_path / "usps.bz2").write_bytes(bz2.compress(text.encode()))
-    images, labels = digits.read_usps(tmp_path / "usps.bz2")
+    path = tmp_path / "usps.bz2"
+    images, labels = digits.read_usps(path)
     assert labels.tolist() == [0, 9]
     assert images.shape == (2, 16, 16, 1)
     result = images[1].ravel().tolist()
@@ -149,7 +153,8 @@ def test_usps_in_hdf5_is_the_same_as_in_text(raw):
 def test_svhn_writes_10_for_the_digit_0_and_puts_the_images_last(tmp_path):
     x = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), np.uint8)
     savemat(tmp_path / "train_32x32.mat", {"X": x, "y": np.array([[10], [1], [9]], np.uint8)})
-    images, labels = digits.read_svhn(tmp_path / "train_32x32.mat")
+    path = tmp_path / "train_32x32.mat"
+    images, labels = digits.read_svhn(path)
     assert labels.tolist() == [0, 1, 9]
     assert (images[2] == x[..., 2]).all()
 
@@ -191,7 +196,8 @@ def test_files_may_lie_where_others_unpack_them(raw):
 
 def test_images_may_be_split_anew(sample):
     rows = digits.rows(sample, completed(32, "image")).rows
-    assert sum(row.test for row in rows) == 40
+    result = sum(row.test for row in rows)
+    assert result == 40
     result = {row.id.split("/")[1] for row in rows if row.test}
     assert result == {
         "train",
@@ -363,7 +369,8 @@ def test_fedheals_clients_draw_600_72_732_and_100_images_of_the_whole_domains():
     expected = [600] * 5 + [72] * 5 + [732] * 5 + [100] * 5
     assert [len(part) for part in parts] == expected
     result = [set(domains[part]) for part in parts[::5]]
-    assert result == [{0}, {1}, {2}, {3}]
+    expected = [{0}, {1}, {2}, {3}]
+    assert result == expected
 
 
 def test_the_samples_domains_become_clients(sample, tmp_path):
@@ -399,7 +406,8 @@ def test_the_real_mnist_and_usps_are_two_domains_with_fedheals_clients():
     expected = [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]
     assert counts[1, 1] == expected
     train = table[table[:, 1] == 0]
-    parts = domain_clients(train[:, 0], train[:, 2], 10, 0.01, np.random.default_rng(0))
+    domains = train[:, 0]
+    parts = domain_clients(domains, train[:, 2], 10, 0.01, np.random.default_rng(0))
     expected = [600] * 5 + [72] * 5
     assert [len(part) for part in parts] == expected
     usps = next(row for row in listing.rows if row.groups["domain"] == 1)

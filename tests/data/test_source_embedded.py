@@ -27,14 +27,16 @@ def test_toy_is_scikit_learns_digits():
 def test_phantom_deals_every_attribute_alike_to_every_class():
     listing = phantom.rows(None, completed(64, "patient"))
     assert len(listing.rows) == 1200
-    assert len({row.patient for row in listing.rows}) == 600
+    result = len({row.patient for row in listing.rows})
+    assert result == 600
     for label in range(4):
         races = Counter(row.groups["race"] for row in listing.rows if row.label == label)
         assert races == {0: 210, 1: 60, 2: 30}
     assert not {r.patient for r in listing.rows if r.test} & {
         r.patient for r in listing.rows if not r.test
     }
-    assert sum(row.test for row in listing.rows) == 240
+    result = sum(row.test for row in listing.rows)
+    assert result == 240
 
 
 def test_a_phantom_slice_depends_on_seed_and_id_alone():
@@ -50,9 +52,8 @@ def test_a_phantom_slice_depends_on_seed_and_id_alone():
 
 
 def of_race(row: Row, race: int) -> np.ndarray:
-    return phantom.decode(
-        None, replace(row, groups={**row.groups, "race": race}), completed(64, "patient")
-    ).astype(int)
+    groups = {**row.groups, "race": race}
+    return phantom.decode(None, replace(row, groups=groups), completed(64, "patient")).astype(int)
 
 
 def test_phantom_plants_its_disparity_in_the_bleed_and_nowhere_else():

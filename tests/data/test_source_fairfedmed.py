@@ -43,10 +43,13 @@ def patient(
 ) -> Path:
     """A folder of one patient, without sites, for --split image."""
     (raw / "all").mkdir(exist_ok=True)
-    arrays = {"slo_fundus": np.zeros((6, 4), np.uint8), **arrays}
+    slo_fundus = np.zeros((6, 4), np.uint8)
+    arrays = {"slo_fundus": slo_fundus, **arrays}
     np.savez_compressed(raw / "all" / name, **{**arrays, **codes})
     columns = {"filename": name, **(columns or {})}
-    write_csv(raw / "meta_all.csv", list(columns), [list(columns.values())])
+    rows = [list(columns.values())]
+    path = raw / "meta_all.csv"
+    write_csv(path, list(columns), rows)
     return raw
 
 
@@ -54,7 +57,8 @@ def patient(
 def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
     card = sources.card(name)
     assert card["classes"] == CLASSES
-    assert card["channels"] == (32 if name.endswith("oct") else 1)
+    expected = 32 if name.endswith("oct") else 1
+    assert card["channels"] == (expected)
     expected = {
         **fairfedmed.CODED,
         "age": fairfedmed.AGE_BANDS,
@@ -66,7 +70,8 @@ def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
 
 
 def test_the_tables_of_the_sites_decide_site_and_part(sample):
-    images = by_id(SLO.rows(sample, choices()))
+    listing = SLO.rows(sample, choices())
+    images = by_id(listing)
     for site in (1, 2, 3):
         for part in ("train", "test"):
             for line in read(sample / f"fairfedmed/meta_site{site}_race_{part}.csv"):
@@ -79,7 +84,8 @@ def test_the_tables_of_the_sites_decide_site_and_part(sample):
 def test_every_attribute_has_three_sites_of_its_own(sample):
     site = {}
     for attribute in ("race", "language", "ethnicity"):
-        images = by_id(SLO.rows(sample, choices(sites=attribute)))
+        listing = SLO.rows(sample, choices(sites=attribute))
+        images = by_id(listing)
         site[attribute] = {id: row.groups["site"] for id, row in images.items()}
     assert site["race"] != site["language"] != site["ethnicity"] != site["race"]
     for site_of in site.values():
@@ -87,7 +93,8 @@ def test_every_attribute_has_three_sites_of_its_own(sample):
 
 
 def test_labels_and_attributes_are_those_of_the_table_that_spells_them(sample):
-    images = by_id(SLO.rows(sample, choices("image")))
+    listing = SLO.rows(sample, choices("image"))
+    images = by_id(listing)
     lines = read(sample / "fairfedmed/meta_all.csv")
     assert len(images) == len(lines) - 1 == 71  # one file has no SLO
     for line in lines:
@@ -104,7 +111,8 @@ def test_labels_and_attributes_are_those_of_the_table_that_spells_them(sample):
 
 
 def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(sample, capsys):
-    row = by_id(SLO.rows(sample, choices()))["fairclip_data_00011"]
+    listing = SLO.rows(sample, choices())
+    row = by_id(listing)["fairclip_data_00011"]
     with np.load(sample / row.source) as data:
         assert row.groups["gender"] == data["gender"].item()
     assert "the tables differ from the npz files, which count: gender 1" in capsys.readouterr().err
@@ -137,7 +145,8 @@ def test_the_unknown_stay_unless_they_are_to_be_dropped(sample, capsys):
     dropped = SLO.rows(sample, choices(sites="ethnicity", unknown="drop")).rows
     unknown = [row for row in images if row.groups["ethnicity"] < 0]
     assert len(unknown) > 5
-    assert len(dropped) == len(images) - len(unknown)
+    expected = len(images) - len(unknown)
+    assert len(dropped) == expected
     for row in dropped:
         assert row.groups["ethnicity"] >= 0
     assert any(row.groups["language"] < 0 for row in dropped)
@@ -188,7 +197,8 @@ def test_a_file_of_another_form_is_skipped_with_the_reason(tmp_path, source, arr
     listing = source.rows(
         patient(tmp_path, **({"codes": CODES | arrays} | arrays)), choices("image")
     )
-    assert (listing.rows, listing.skipped) == ([], [("all/a.npz", why)])
+    expected = ([], [("all/a.npz", why)])
+    assert (listing.rows, listing.skipped) == expected
 
 
 @pytest.mark.parametrize(("source", "shape"), [(OCT, (128, 1025, 1024)), (SLO, (2**14, 2**14))])
@@ -219,7 +229,8 @@ def test_a_file_that_is_no_archive_is_skipped(tmp_path):
 
 
 def test_listing_reads_no_pixels(tmp_path, monkeypatch):
-    patient(tmp_path, oct_bscans=np.zeros((128, 4, 4), np.uint8))
+    oct_bscans = np.zeros((128, 4, 4), np.uint8)
+    patient(tmp_path, oct_bscans=oct_bscans)
     read_members = []
     member = np.lib.npyio.NpzFile.__getitem__
     monkeypatch.setattr(
@@ -227,7 +238,8 @@ def test_listing_reads_no_pixels(tmp_path, monkeypatch):
         "__getitem__",
         lambda s, key: (read_members.append(key), member(s, key))[1],
     )
-    assert len(OCT.rows(tmp_path, choices("image")).rows) == 1
+    result = len(OCT.rows(tmp_path, choices("image")).rows)
+    assert result == 1
     assert sorted(read_members) == sorted(CODES)
 
 
@@ -237,8 +249,10 @@ def test_an_slo_is_transposed(tmp_path):
     (row,) = SLO.rows(raw, choices("image")).rows
     image = SLO.decode(raw, row, choices())
     assert image.shape == (4, 6, 1)
-    assert image[3, 5, 0] == slo[5, 3]
-    assert image[0, 5, 0] == slo[5, 0]
+    result = image[3, 5, 0]
+    assert result == slo[5, 3]
+    result = image[0, 5, 0]
+    assert result == slo[5, 0]
 
 
 def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
@@ -251,7 +265,8 @@ def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
     assert image.shape == (2, 3, 32)
     expected = list(range(0, 128, 4))
     assert image[0, 0].tolist() == expected
-    assert image[1, 2, 31] == 124 + 5
+    result = image[1, 2, 31]
+    assert result == 124 + 5
 
 
 def test_a_damaged_volume_is_unreadable(tmp_path):
@@ -281,7 +296,8 @@ def test_without_the_tables_of_the_sites_there_is_no_site(raw):
     listing = SLO.rows(raw, choices("image"))
     assert "site" not in listing.attributes
     assert listing.tables == ["fairfedmed/meta_all.csv"]
-    assert sum(row.test for row in listing.rows) == 15
+    result = sum(row.test for row in listing.rows)
+    assert result == 15
 
 
 def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(raw):
@@ -306,7 +322,8 @@ def test_folds_take_turns_as_the_test_part(sample):
 def test_a_volume_of_32_channels_goes_into_the_pool(sample, tmp_path):
     made_at = prepare("fairfedmed-oct", raw=sample, work=tmp_path, size=10, jobs=1)
     body = manifest.read(made_at).body
-    pool = read_pool(made_at.parent / "pool.h5")
+    path = made_at.parent / "pool.h5"
+    pool = read_pool(path)
     result = (body["channels"], body["sites"], body["count"], pool.shape)
     expected = (
         32,
@@ -315,7 +332,8 @@ def test_a_volume_of_32_channels_goes_into_the_pool(sample, tmp_path):
         (71, 10, 10, 32),
     )
     assert result == expected
-    row = by_id(OCT.rows(sample, choices()))[pool.id[0]]
+    listing = OCT.rows(sample, choices())
+    row = by_id(listing)[pool.id[0]]
     volume = OCT.decode(sample, row, choices()).astype(float)  # [20, 20, 32]
     halves = volume.reshape(10, 2, 10, 2, 32).mean((1, 3))
     result = np.abs(pool.pixels(np.array([0]))[0] - halves).max()
@@ -330,7 +348,8 @@ def test_clahe_takes_no_volume(sample):
 def test_missing_tables_and_columns_are_named(raw):
     with refused("has no meta_site1_gender_train.csv", "--split image"):
         SLO.rows(raw, choices(sites="gender"))
-    write_csv(raw / "fairfedmed/meta_all.csv", ["file"], [["a.npz"]])
+    path = raw / "fairfedmed/meta_all.csv"
+    write_csv(path, ["file"], [["a.npz"]])
     with refused("has no column 'filename'"):
         SLO.rows(raw, choices("image"))
     (raw / "fairfedmed/meta_all.csv").unlink()
@@ -350,7 +369,8 @@ def test_a_patient_in_two_parts_two_sites_or_two_lines_is_refused(raw):
     write_csv(site2, ["filename"], [[name]])
     with refused(f"meta_site2_race_test.csv lists {name}, which another site or part lists"):
         SLO.rows(raw, choices())
-    write_csv(site1, ["filename"], [[name], [name]])
+    rows = [[name], [name]]
+    write_csv(site1, ["filename"], rows)
     with refused(f"meta_site1_race_test.csv lists {name} twice"):
         SLO.rows(raw, choices())
 
@@ -358,7 +378,8 @@ def test_a_patient_in_two_parts_two_sites_or_two_lines_is_refused(raw):
 @pytest.mark.parametrize("name", ["../a.npz", "/etc/passwd"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, name):
     raw = patient(tmp_path)
-    write_csv(raw / "meta_all.csv", ["filename"], [[name]])
+    path = raw / "meta_all.csv"
+    write_csv(path, ["filename"], [[name]])
     with refused("leads out of"):
         SLO.rows(raw, choices("image"))
 

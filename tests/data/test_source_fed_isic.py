@@ -57,7 +57,8 @@ def test_every_image_has_its_hospital_class_and_official_fold(raw, capsys):
 
 
 def shared(listing: Listing) -> str:
-    return shared_patients.of_body(shared_patients.of_rows(listing.patient, listing.rows))
+    body = shared_patients.of_rows(listing.patient, listing.rows)
+    return shared_patients.of_body(body)
 
 
 def test_a_lesion_stays_on_one_side_by_default(raw):
@@ -77,7 +78,8 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
     folds = [fed_isic.rows(raw, completed(16, "folds", fold=fold)) for fold in range(1, 6)]
     assert folds[0].rows == official.rows
     everything = Counter(id for fold in folds for id in held_out(fold))
-    assert set(everything) == {row.id for row in official.rows}
+    expected = {row.id for row in official.rows}
+    assert set(everything) == expected
     assert set(everything.values()) == {1}
     for fold in folds[1:]:
         sizes = Counter(row.groups["center"] for row in fold.rows if row.test)
@@ -91,7 +93,8 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
 def test_of_two_folds_the_second_is_the_train_part_of_the_first(raw):
     official = fed_isic.rows(raw, OFFICIAL)
     second = fed_isic.rows(raw, completed(16, "folds", fold=2, folds=2))
-    assert [row.test for row in second.rows] == [not row.test for row in official.rows]
+    expected = [not row.test for row in official.rows]
+    assert [row.test for row in second.rows] == expected
 
 
 def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
@@ -108,7 +111,8 @@ def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
 @pytest.mark.parametrize("name", fed_isic.TABLES)
 def test_flambys_table_may_have_any_of_its_names(raw, name):
     (raw / SPLIT).rename(raw / name)
-    assert fed_isic.rows(raw, OFFICIAL).tables[-1] == name
+    result = fed_isic.rows(raw, OFFICIAL).tables[-1]
+    assert result == name
 
 
 def test_without_flambys_table_there_are_no_hospitals(raw):
@@ -132,21 +136,23 @@ def test_every_table_that_is_missing_is_named_at_once(raw):
 
 def test_shortened_tables_as_flambys_download_leaves_them_are_fine(raw, capsys):
     for name in (isic2019.TRUTH, isic2019.METADATA):
-        rewrite(raw / name, lambda table: table[:-2])
-    assert len(fed_isic.rows(raw, OFFICIAL).rows) == 78
+        path = raw / name
+        rewrite(path, lambda table: table[:-2])
+    result = len(fed_isic.rows(raw, OFFICIAL).rows)
+    assert result == 78
     assert "no hospital" not in capsys.readouterr().err
 
 
 def test_the_names_may_lack_the_suffix_in_one_table(raw):
     before = fed_isic.rows(raw, OFFICIAL).rows
-    rewrite(
-        raw / SPLIT, lambda table: table.assign(image=table.image.str.removesuffix("_downsampled"))
-    )
+    path = raw / SPLIT
+    rewrite(path, lambda table: table.assign(image=table.image.str.removesuffix("_downsampled")))
     assert fed_isic.rows(raw, OFFICIAL).rows == before
 
 
 def test_an_image_of_flambys_table_that_isics_lacks_is_skipped_with_the_reason(raw):
-    rewrite(raw / isic2019.TRUTH, lambda table: table[1:])
+    path = raw / isic2019.TRUTH
+    rewrite(path, lambda table: table[1:])
     listing = fed_isic.rows(raw, OFFICIAL)
     expected = [("ISIC_0010000.jpg", f"listed in {SPLIT}, not in {isic2019.TRUTH}")]
     assert listing.skipped == expected
@@ -162,35 +168,40 @@ def test_an_image_of_flambys_table_that_isics_lacks_is_skipped_with_the_reason(r
     ],
 )
 def test_an_unknown_class_hospital_or_fold_is_an_error(raw, column, value, hint):
-    rewrite(raw / SPLIT, lambda table: table.assign(**{column: [value, *table[column][1:]]}))
+    path = raw / SPLIT
+    rewrite(path, lambda table: table.assign(**{column: [value, *table[column][1:]]}))
     with refused(rf"ISIC_00\d+ has the {column}", hint):
         fed_isic.rows(raw, OFFICIAL)
 
 
 def test_two_tables_that_contradict_each_other_are_an_error(raw):
-    rewrite(raw / SPLIT, lambda table: table.assign(target=["7", *table.target[1:]]))
+    path = raw / SPLIT
+    rewrite(path, lambda table: table.assign(target=["7", *table.target[1:]]))
     with refused(r"ISIC_00\d+ is MEL in ISIC_2019_.* and SCC in train_test_split"):
         fed_isic.rows(raw, OFFICIAL)
 
 
 def test_an_image_in_two_folds_is_an_error_and_a_missing_column_is_named(raw):
-    rewrite(raw / SPLIT, lambda table: pandas.concat([table, table[:1].assign(fold="test")]))
+    path = raw / SPLIT
+    rewrite(path, lambda table: pandas.concat([table, table[:1].assign(fold="test")]))
     with refused("train_test_split lists ISIC_.* twice"):
         fed_isic.rows(raw, OFFICIAL)
-    rewrite(raw / SPLIT, lambda table: table.drop(columns="center"))
+    path = raw / SPLIT
+    rewrite(path, lambda table: table.drop(columns="center"))
     with refused("has no column 'center'"):
         fed_isic.rows(raw, OFFICIAL)
 
 
 def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
-    dataset_path = prepare(
-        "fed-isic", raw=raw, work=raw / "work", size=16, jobs=1, split="official"
-    )
+    work = raw / "work"
+    dataset_path = prepare("fed-isic", raw=raw, work=work, size=16, jobs=1, split="official")
     assert manifest.read(dataset_path).body["sites"] == "center"
     scheme = resolve("by", {"by": ["center"]})
-    path = make_partition(dataset_path, scheme, manifest.Destination(raw / "work"))
+    work = raw / "work"
+    path = make_partition(dataset_path, scheme, manifest.Destination(work))
     roster = manifest.read(path).body["roster"]
-    assert [client["client"] for client in roster] == fed_isic.CENTERS
+    result = [client["client"] for client in roster]
+    assert result == fed_isic.CENTERS
     expected = [
         (16, 8),
         (8, 4),
@@ -225,9 +236,8 @@ TEST = {
 
 @REAL
 def test_the_real_table_has_fed_mass_sizes_and_class_counts():
-    table = fed_isic.read_hospitals(
-        Path(os.environ["FEDCLI_REAL_DATA"]) / "splits/flamby_isic2019_train_test_split.csv"
-    )
+    path = Path(os.environ["FEDCLI_REAL_DATA"]) / "splits/flamby_isic2019_train_test_split.csv"
+    table = fed_isic.read_hospitals(path)
     assert len(table) == 23247
     for fold, published in (("train", TRAIN), ("test", TEST)):
         counts = pandas.crosstab(table.center[table.fold == fold], table.target[table.fold == fold])
@@ -262,4 +272,5 @@ def test_the_real_official_fold_shares_696_lesions_of_ham10000(tmp_path):
     }
     assert hospitals == expected
     assert len(listing.skipped) == 23247 - 10015
-    assert shared(fed_isic.rows(tmp_path, completed(16, "lesion"))) == ""
+    result = shared(fed_isic.rows(tmp_path, completed(16, "lesion")))
+    assert result == ""

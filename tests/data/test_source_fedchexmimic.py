@@ -54,9 +54,10 @@ def chexpert(raw: Path, *people: list, demo: list | None = None) -> dict[str, Ro
         [[f"CheXpert-v1.0-small/{path}", *rest] for path, *rest in people],
     )
     if demo is not None:
+        head = ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"]
         write_csv(
             raw / "CHEXPERT DEMO.csv",
-            ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"],
+            head,
             demo,
         )
     for path, *_ in people:
@@ -116,6 +117,16 @@ def test_lateral_views_come_on_request(sample):
 
 def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
     path = "train/patient0000{}/study1/view1_frontal.jpg".format
+    demo = [
+        *(
+            ["patient00001", "Male", 59, "White, Hispanic", ""],
+            ["patient00002", "Female", 1, "Asian - Historical", ""],
+        ),
+        *(
+            ["patient00003", "Male", 1, "Black or African American", ""],
+            ["patient00004", "", "", "Pacific Islander", ""],
+        ),
+    ]
     result = chexpert(
         raw,
         *(
@@ -127,16 +138,7 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
             [path(4), "Female", 90, "Frontal", "AP", 1.0],
         ),
         *([path(5), "Male", 30, "Lateral", "", 1.0], [path(6), "Male", 30, "Frontal", "AP", -1.0]),
-        demo=[
-            *(
-                ["patient00001", "Male", 59, "White, Hispanic", ""],
-                ["patient00002", "Female", 1, "Asian - Historical", ""],
-            ),
-            *(
-                ["patient00003", "Male", 1, "Black or African American", ""],
-                ["patient00004", "", "", "Pacific Islander", ""],
-            ),
-        ],
+        demo=demo,
     )
     people = {
         id[6:18]: (row.label, *row.groups.values(), row.patient)
@@ -173,7 +175,8 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
     change(
         people, lambda table: table.__setitem__(slice(1, None), [[subject, "F", 58, 2100, "", ""]])
     )
-    date = lines(home / "mimic-cxr-2.0.0-metadata.csv.gz")[0].index("StudyDate")
+    path = home / "mimic-cxr-2.0.0-metadata.csv.gz"
+    date = lines(path)[0].index("StudyDate")
 
     def told(study: int, *races: str) -> tuple[int, int, int]:
         """Race, gender and age of the one patient, whose study was on that day."""
@@ -188,10 +191,12 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
         return groups["race"], groups["gender"], groups["age"]
 
     assert told(21_010_101, "BLACK/CAPE VERDEAN") == (2, 1, 0)  # 59 years
-    assert told(21_021_231, "UNKNOWN", "ASIAN - KOREAN", "ASIAN") == (1, 1, 1)  # 60 years
+    result = told(21_021_231, "UNKNOWN", "ASIAN - KOREAN", "ASIAN")
+    assert result == (1, 1, 1)  # 60 years
     expected = (-1, 1, 1)
     assert told(21_021_231, "WHITE", "WHITE - RUSSIAN", "BLACK/AFRICAN") == expected
-    assert told(21_021_231, "PORTUGUESE") == (-1, 1, 1)
+    expected = (-1, 1, 1)
+    assert told(21_021_231, "PORTUGUESE") == expected
 
 
 def test_without_the_tables_of_people_they_are_unknown_and_a_person_is_told(raw, capsys):
@@ -262,7 +267,8 @@ def test_the_authors_tables_decide_where_they_are(sample, attribute):
     assert result == expected
     assert len(expected) == 63
     assert listing.skipped == []
-    assert len({row.patient for row in listing.rows}) == 63
+    result = len({row.patient for row in listing.rows})
+    assert result == 63
 
 
 def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
@@ -273,15 +279,15 @@ def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
             [name.removeprefix("files/"), label, " White", "F", "2"]
             for name, label, *_ in lines(path)[1:]
         ]
-        write_csv(
-            path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table
-        )
+        head = ["filename", "disease_label", "race_label", "gender_label", "age_label"]
+        write_csv(path, head, table)
     mimic = [row for row in rows(raw, "paper").rows if row.groups["site"] == 1]
     result = {row.source.split("/")[0] for row in mimic}
     assert result == {"files_336p"}
     assert len(mimic) == 26
     result = {tuple(row.groups.values()) for row in mimic}
-    assert result == {(0, -1, -1, 1)}
+    expected = {(0, -1, -1, 1)}
+    assert result == expected
 
 
 def test_downloads_may_be_links_and_lie_in_other_places(raw):
@@ -359,7 +365,9 @@ def test_missing_tables_and_columns_are_named(raw):
     (raw / "CheXpert-v1.0-small/valid.csv").unlink()
     with refused(r"has no valid\.csv"):
         rows(raw)
-    write_csv(raw / "CheXpert-v1.0-small/train.csv", TRAIN[:-1], [])
+    head = TRAIN[:-1]
+    path = raw / "CheXpert-v1.0-small/train.csv"
+    write_csv(path, head, [])
     (raw / "CheXpert-v1.0-small/valid.csv").write_text("x\n")
     with refused(r"train\.csv has no column 'Pleural Effusion'"):
         rows(raw)
@@ -381,7 +389,8 @@ def test_labels_that_are_none_and_images_listed_twice_are_refused(raw):
         chexpert(raw, [*person, 2.0])
     with refused(r"train\.csv lists .*view1_frontal\.jpg twice"):
         chexpert(raw, [*person, 1.0], [*person, 1.0])
-    write_csv(raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["a.jpg", -1]])
+    path = raw / "meta_chexpert_race_test.csv"
+    write_csv(path, ["filename", "disease_label"], [["a.jpg", -1]])
     with refused(r"a\.jpg has the label -1"):
         rows(raw, "paper")
 
@@ -389,15 +398,15 @@ def test_labels_that_are_none_and_images_listed_twice_are_refused(raw):
 def test_no_table_leads_out_of_its_download(raw):
     with refused("leads out of"):
         chexpert(raw, ["../../../a.jpg", "Male", 59, "Frontal", "AP", 1.0])
+    path = raw / "meta_chexpert_race_test.csv"
     write_csv(
-        raw / "meta_chexpert_race_test.csv",
+        path,
         ["filename", "disease_label"],
         [["CheXpert-v1.0-small/../../a.jpg", 1]],
     )
     with refused("leads out of"):
         rows(raw, "paper")
-    write_csv(
-        raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["/etc/passwd", 1]]
-    )
+    path = raw / "meta_chexpert_race_test.csv"
+    write_csv(path, ["filename", "disease_label"], [["/etc/passwd", 1]])
     with refused("leads out of"):
         rows(raw, "paper")

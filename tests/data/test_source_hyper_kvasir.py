@@ -120,7 +120,8 @@ def test_our_folds_test_every_image_once_and_every_class_each_time(sample):
 def test_the_authors_folds_are_taken_and_counted_from_1(sample):
     choices = completed(16, "official", fold=2, folds=2)
     second = hyper_kvasir.rows(sample, choices)
-    folds = hyper_kvasir.read_folds(sample / "official_splits" / "2_fold_split.csv")
+    path = sample / "official_splits" / "2_fold_split.csv"
+    folds = hyper_kvasir.read_folds(path)
     expected = {id for id, (_, fold) in folds.items() if fold == 1}
     assert held_out(second) == expected
     assert len(held_out(second)) == 2 * 23
@@ -135,9 +136,12 @@ def test_the_authors_file_says_the_same_as_a_split_file(sample, tmp_path):
     by_file = prepare(
         "hyper-kvasir", raw=sample, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
     )
-    assert manifest.read(official).body["split"]["test"] == 23
-    result = read_pool(official.parent / "pool.h5").split.tolist()
-    expected = read_pool(by_file.parent / "pool.h5").split.tolist()
+    result = manifest.read(official).body["split"]["test"]
+    assert result == 23
+    path = official.parent / "pool.h5"
+    result = read_pool(path).split.tolist()
+    path = by_file.parent / "pool.h5"
+    expected = read_pool(path).split.tolist()
     assert result == expected
 
 
@@ -190,7 +194,8 @@ def test_without_the_table_the_folders_decide(raw):
 def test_an_image_with_two_classes_is_an_error_and_a_repeated_row_is_not(raw):
     lines = table(raw).read_text().splitlines()
     table(raw).write_text("\n".join([*lines, lines[1]]))
-    assert len(hyper_kvasir.rows(raw, IMAGE).rows) == 115
+    result = len(hyper_kvasir.rows(raw, IMAGE).rows)
+    assert result == 115
     table(raw).write_text("\n".join([*lines, lines[1].replace("cecum", "ileum")]))
     with refused("has two classes, normal-cecum and ileum"):
         hyper_kvasir.rows(raw, IMAGE)
@@ -240,7 +245,8 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(raw):
 
 
 def test_a_missing_column_and_a_missing_folder_are_named(raw):
-    write_csv(table(raw), ["Video file", "Organ"], [["a", "Lower GI"]])
+    rows = [["a", "Lower GI"]]
+    write_csv(table(raw), ["Video file", "Organ"], rows)
     with refused(r"image-labels.csv has no column 'Finding'"):
         hyper_kvasir.rows(raw, IMAGE)
     with refused("no folder lower-gi-tract", "labeled-images"):
@@ -255,11 +261,13 @@ def test_a_missing_column_and_a_missing_folder_are_named(raw):
 )
 def test_the_authors_files_have_the_published_counts(folds, sizes):
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "splits", "hyper_kvasir", "official_splits")
-    read = hyper_kvasir.read_folds(folder / f"{folds}_fold_split.csv")
+    path = folder / f"{folds}_fold_split.csv"
+    read = hyper_kvasir.read_folds(path)
     result = Counter(name for name, _ in read.values())
     assert result == COUNTS
     assert len(read) == 10662 == sum(COUNTS.values())
     per_fold = Counter(fold for _, fold in read.values())
-    assert [per_fold[k] for k in range(folds)] == sizes
+    result = [per_fold[k] for k in range(folds)]
+    assert result == sizes
     result = len({read_class for read_class, fold in read.values() if fold == 0})
     assert result == 23

@@ -32,7 +32,8 @@ def test_every_image_has_its_class_attributes_and_lesion(raw):
     listing = isic2019.rows(raw, LESION)
     result = Counter(row.label for row in listing.rows)
     assert result == dict.fromkeys(range(8), 8)
-    assert column(listing, "sex") == {"female": 28, "male": 28, "unknown": 8}
+    expected = {"female": 28, "male": 28, "unknown": 8}
+    assert column(listing, "sex") == expected
     expected = {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
     assert column(listing, "age") == expected
     sites = column(listing, "anatomic_site")
@@ -58,7 +59,8 @@ def test_a_lesions_images_stay_together_and_those_without_one_stand_alone(raw, c
     assert "8 of 64 images name no lesion; each of them stands alone" in capsys.readouterr().err
     sides = {(row.patient, row.test) for row in listing.rows if row.patient}
     assert len(sides) == len({unit for unit, _ in sides}) == 48
-    assert sum(row.test for row in listing.rows) == 16  # 8 - floor(0.8 * 8) of each class
+    result = sum(row.test for row in listing.rows)
+    assert result == 16  # 8 - floor(0.8 * 8) of each class
 
 
 def test_the_split_by_image_is_fedisms_floor_and_needs_no_lesion(raw, capsys):
@@ -88,13 +90,11 @@ def test_shrunken_images_are_found_under_both_spellings(raw):
     assert (
         by_id["ISIC_0000015_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000015_downsampled.jpg"
     )
-    rewrite(
-        raw / isic2019.METADATA, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled"))
-    )
+    path = raw / isic2019.METADATA
+    rewrite(path, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
     assert isic2019.rows(raw, LESION) == listing
-    rewrite(
-        raw / isic2019.TRUTH, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled"))
-    )
+    path = raw / isic2019.TRUTH
+    rewrite(path, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
     result = [row.source for row in isic2019.rows(raw, LESION).rows]
     assert result == [row.source for row in listing.rows]
 
@@ -107,7 +107,8 @@ def test_of_several_files_of_an_image_the_first_name_counts_on_every_machine(
     for name in ("ISIC_0000000.png", "ISIC_0000000_downsampled.jpg", "ISIC_0000000.JPEG"):
         (folder / name).write_bytes((folder / "ISIC_0000000.jpg").read_bytes())
     in_any_order(monkeypatch, backwards)
-    assert isic2019.rows(raw, LESION).rows[0].source == "ISIC_2019_Training_Input/ISIC_0000000.JPEG"
+    result = isic2019.rows(raw, LESION).rows[0].source
+    assert result == "ISIC_2019_Training_Input/ISIC_0000000.JPEG"
 
 
 @pytest.mark.parametrize("folder", ["ISIC_2019_Training_Input/ISIC_2019_Training_Input", "."])
@@ -132,40 +133,49 @@ def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
 
 
 def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
+    rows = [["ISIC_0000000", *[0] * 8, 1], ["ISIC_0000001", 1, *[0] * 8]]
+    head = ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]]
+    path = raw / isic2019.TRUTH
     write_csv(
-        raw / isic2019.TRUTH,
-        ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]],
-        [["ISIC_0000000", *[0] * 8, 1], ["ISIC_0000001", 1, *[0] * 8]],
+        path,
+        head,
+        rows,
     )
     listing = isic2019.rows(raw, LESION)
-    assert [row.id for row in listing.rows] == ["ISIC_0000001"]
+    result = [row.id for row in listing.rows]
+    assert result == ["ISIC_0000001"]
     expected = [("ISIC_0000000.jpg", f"{isic2019.TRUTH} says UNK, which is no class")]
     assert listing.skipped == expected
 
 
 @pytest.mark.parametrize(("labels", "count"), [([1, 1, *[0] * 7], 2), ([0] * 9, 0)])
 def test_a_row_without_exactly_one_label_is_an_error(raw, labels, count):
+    head = ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]]
+    path = raw / isic2019.TRUTH
+    rows = [["ISIC_0000000", *labels]]
     write_csv(
-        raw / isic2019.TRUTH,
-        ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]],
-        [["ISIC_0000000", *labels]],
+        path,
+        head,
+        rows,
     )
     with refused(f"ISIC_0000000 has {count} labels, expected one"):
         isic2019.rows(raw, LESION)
 
 
 def test_a_repeated_row_is_fine_and_a_contradiction_is_not(raw):
-    rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[:1]]))
-    assert len(isic2019.rows(raw, LESION).rows) == 64
-    rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[10:11].assign(image=t.image[0])]))
+    path = raw / isic2019.TRUTH
+    rewrite(path, lambda t: pandas.concat([t, t[:1]]))
+    result = len(isic2019.rows(raw, LESION).rows)
+    assert result == 64
+    path = raw / isic2019.TRUTH
+    rewrite(path, lambda t: pandas.concat([t, t[10:11].assign(image=t.image[0])]))
     with refused("lists ISIC_0000000 twice"):
         isic2019.rows(raw, LESION)
 
 
 def test_two_spellings_of_one_image_are_one_image(raw):
-    rewrite(
-        raw / isic2019.METADATA, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")])
-    )
+    path = raw / isic2019.METADATA
+    rewrite(path, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")]))
     with refused("lists ISIC_0000007 twice"):
         isic2019.rows(raw, LESION)
 
@@ -181,23 +191,27 @@ def test_a_missing_table_is_named(raw, name):
     ("name", "lost"), [(isic2019.TRUTH, "SCC"), (isic2019.METADATA, "lesion_id")]
 )
 def test_a_missing_column_is_named(raw, name, lost):
-    rewrite(raw / name, lambda t: t.drop(columns=lost))
+    path = raw / name
+    rewrite(path, lambda t: t.drop(columns=lost))
     with pytest.raises(FedcliError, match=f"{name} has no column '{lost}'") as error:
         isic2019.rows(raw, LESION)
     assert error.value.hint.startswith("columns found: image")
 
 
 def test_a_line_without_a_name_is_an_error(raw):
-    rewrite(raw / isic2019.METADATA, lambda t: t.assign(image=["", *t.image[1:]]))
+    path = raw / isic2019.METADATA
+    rewrite(path, lambda t: t.assign(image=["", *t.image[1:]]))
     with refused("line 2 names no image"):
         isic2019.rows(raw, LESION)
 
 
 def test_an_image_that_is_absent_or_named_outside_the_folder_is_skipped(raw):
     (raw / isic2019.FOLDER / "ISIC_0000000.jpg").rename(raw.parent / "outside.jpg")
-    rewrite(raw / isic2019.TRUTH, lambda t: t.assign(image=[*t.image[:-1], "../../outside"]))
+    path = raw / isic2019.TRUTH
+    rewrite(path, lambda t: t.assign(image=[*t.image[:-1], "../../outside"]))
     listing = isic2019.rows(raw, LESION)
-    assert [file for file, _ in listing.skipped] == ["../../outside.jpg", "ISIC_0000000.jpg"]
+    result = [file for file, _ in listing.skipped]
+    assert result == ["../../outside.jpg", "ISIC_0000000.jpg"]
     expected = f"listed in {isic2019.TRUTH}, in none of the image folders"
     assert listing.skipped[1][1] == expected
     for row in listing.rows:
@@ -206,14 +220,18 @@ def test_an_image_that_is_absent_or_named_outside_the_folder_is_skipped(raw):
 
 
 def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):
-    rewrite(raw / isic2019.METADATA, lambda t: t[1:])
+    path = raw / isic2019.METADATA
+    rewrite(path, lambda t: t[1:])
     row = isic2019.rows(raw, LESION).rows[0]
     assert row.patient == ""
-    assert set(row.groups.values()) == {-1}
+    result = set(row.groups.values())
+    assert result == {-1}
 
 
 def test_the_sample_becomes_a_pool(raw):
-    dataset_path = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
-    pool = read_pool(dataset_path.parent / "pool.h5")
+    work = raw / "work"
+    dataset_path = prepare("isic2019", raw=raw, work=work, size=16, jobs=1)
+    path = dataset_path.parent / "pool.h5"
+    pool = read_pool(path)
     assert pool.shape == (64, 16, 16, 3)
     assert set(pool.groups) == {"sex", "age", "anatomic_site"}

@@ -77,7 +77,8 @@ def test_dark_ground_is_dark_and_light_ground_is_light(raw, capsys):
 
 def test_the_released_rule_takes_a_bluish_cast_for_dark_skin(raw):
     light = [i for i, tone in enumerate(tones(isic_skin_tone.rows(raw, LESION))) if tone == 0]
-    released = tones(isic_skin_tone.rows(raw, choose(ita_rule="released")))
+    listing = isic_skin_tone.rows(raw, choose(ita_rule="released"))
+    released = tones(listing)
     result = [i for i in light if released[i] == 1]
     assert result == list(isic_skin_tone.BLUISH)
 
@@ -104,8 +105,10 @@ def test_the_number_of_processes_changes_nothing(raw, monkeypatch):
 def test_the_cut_decides_what_type_three_is(raw):
     for path in (raw / isic2019.FOLDER).iterdir():
         Image.new("RGB", (32, 32), (190, 150, 125)).save(path, quality=100)  # 33 degrees
-    assert set(tones(isic_skin_tone.rows(raw, LESION))) == {0}
-    result = set(tones(isic_skin_tone.rows(raw, choose(ita_cut="41"))))
+    listing = isic_skin_tone.rows(raw, LESION)
+    assert set(tones(listing)) == {0}
+    listing = isic_skin_tone.rows(raw, choose(ita_cut="41"))
+    result = set(tones(listing))
     assert result == {1}
 
 
@@ -120,9 +123,11 @@ def test_a_table_of_types_stands_in_for_the_computation(raw, monkeypatch):
 def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
     names = [f"ISIC_{i:07d}" for i in range(6)]
     lines = [[name, skin_type] for name, skin_type in zip(names, [1, 2, 3, 4, -1, ""], strict=True)]
-    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], lines)
+    path = raw / TABLE
+    write_csv(path, ["image_name", "fitzpatrick"], lines)
     expected = [0, 0, 0, 1, -1, -1, -1]
-    result = tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7]
+    listing = isic_skin_tone.rows(raw, choose(tone_file=TABLE))
+    result = tones(listing)[:7]
     assert result == expected
     expected = [
         0,
@@ -133,7 +138,8 @@ def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
         -1,
         -1,
     ]
-    result = tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7]
+    listing = isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41"))
+    result = tones(listing)[:7]
     assert result == expected
 
 
@@ -146,34 +152,41 @@ def test_a_table_outside_the_folder_is_refused(raw, name):
 def test_a_table_that_is_absent_or_about_other_images_is_refused(raw):
     with refused(r"has no nothing\.csv"):
         isic_skin_tone.rows(raw, choose(tone_file="nothing.csv"))
-    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["elsewhere", 2]])
+    path = raw / TABLE
+    rows = [["elsewhere", 2]]
+    write_csv(path, ["image_name", "fitzpatrick"], rows)
     with refused("names none of the 72 images"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
 
 
 @pytest.mark.parametrize("skin_type", ["7", "0", "2.5", "light"])
 def test_an_unknown_type_is_an_error(raw, skin_type):
-    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", skin_type]])
+    path = raw / TABLE
+    rows = [["ISIC_0000000", skin_type]]
+    write_csv(path, ["image_name", "fitzpatrick"], rows)
     with refused("ISIC_0000000 has the skin type", "1 to 6"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
 
 
 def test_a_contradiction_or_a_missing_column_in_the_table_is_an_error(raw):
-    write_csv(
-        raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", 1], ["ISIC_0000000", 5]]
-    )
+    rows = [["ISIC_0000000", 1], ["ISIC_0000000", 5]]
+    path = raw / TABLE
+    write_csv(path, ["image_name", "fitzpatrick"], rows)
     with refused("lists ISIC_0000000 twice"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
-    write_csv(raw / TABLE, ["image_name"], [["ISIC_0000000"]])
+    path = raw / TABLE
+    write_csv(path, ["image_name"], [["ISIC_0000000"]])
     with refused("no column 'fitzpatrick'"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
 
 
 def test_a_broken_image_has_no_tone_and_prepare_says_why(raw):
     (raw / isic2019.FOLDER / "ISIC_0000000.jpg").write_text("no")
-    result = tones(isic_skin_tone.rows(raw, LESION))[:2]
+    listing = isic_skin_tone.rows(raw, LESION)
+    result = tones(listing)[:2]
     assert result == [-1, 0]
-    dataset_path = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1)
+    work = raw / "work"
+    dataset_path = prepare("isic-skin-tone", raw=raw, work=work, size=16, jobs=1)
     result = [skipped["file"] for skipped in manifest.read(dataset_path).body["skipped"]]
     assert result == [f"{isic2019.FOLDER}/ISIC_0000000.jpg"]
 
@@ -188,14 +201,16 @@ def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
             raw / "images" / f"i{i:02d}.jpg"
         )
     listing = isic_skin_tone.rows(raw, LESION)
-    assert tones(listing) == [0, 1] * 14
+    expected = [0, 1] * 14
+    assert tones(listing) == expected
     assert listing.classes == isic2018.CLASSES
     result = len({(row.patient, row.test) for row in listing.rows})
     assert result == 14
     dataset_path = prepare(
         "isic-skin-tone", raw=raw, work=tmp_path, size=16, jobs=1, split="folds", fold=2
     )
-    assert manifest.read(dataset_path).body["classes"] == isic2018.CLASSES
+    result = manifest.read(dataset_path).body["classes"]
+    assert result == isic2018.CLASSES
 
 
 def test_a_folder_of_neither_is_told_what_is_missing(tmp_path):
@@ -204,7 +219,8 @@ def test_a_folder_of_neither_is_told_what_is_missing(tmp_path):
 
 
 def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
-    dataset_path = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1, test=0.15)
+    work = raw / "work"
+    dataset_path = prepare("isic-skin-tone", raw=raw, work=work, size=16, jobs=1, test=0.15)
     words = sources.card("isic-skin-tone")["notes"].split("--shares ")[1:]
     shares = [word.split()[0] for word in words]
     assert shares == [

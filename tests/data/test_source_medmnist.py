@@ -86,7 +86,8 @@ def test_the_images_of_validation_train_or_are_dropped(tmp_path):
 def test_other_splits_mix_the_parts(tmp_path):
     write(tmp_path)
     mixed = medmnist.rows(tmp_path, choose("image")).rows
-    assert sum(row.test for row in mixed) == 8
+    result = sum(row.test for row in mixed)
+    assert result == 8
     result = {row.id.split("-")[0] for row in mixed if row.test}
     assert result != {"test"}
     folds = [
@@ -99,12 +100,14 @@ def test_other_splits_mix_the_parts(tmp_path):
 
 def test_the_pool_holds_the_files_pixels_and_the_manifest_its_classes(tmp_path):
     write(tmp_path)
-    path = prepare("medmnist", raw=tmp_path, work=tmp_path / "work", jobs=2)
+    work = tmp_path / "work"
+    path = prepare("medmnist", raw=tmp_path, work=work, jobs=2)
     body = manifest.read(path).body
     pool = read_pool(path.parent / "pool.h5")
     assert body["channels"] == 1
     assert body["classes"] == medmnist.CLASSES["octmnist"]
-    assert body["split"] == {"train": 16, "test": 8, "by": "official"}
+    expected = {"train": 16, "test": 8, "by": "official"}
+    assert body["split"] == expected
     assert pool.shape == (24, 28, 28, 1)
     assert (pool.pixels()[:, 0, 0, 0] == 10 * pool.y + np.repeat([0, 1, 2], 8)).all()
 
@@ -114,7 +117,8 @@ def test_a_file_written_anew_is_read_anew(tmp_path):
     row = medmnist.rows(tmp_path, choose()).rows[0]
     result = medmnist.decode(tmp_path, row, choose())[0, 0, 0]
     assert result == 0
-    write(tmp_path, save=np.savez, train_images=arrays()["train_images"] + 7)
+    train_images = arrays()["train_images"] + 7
+    write(tmp_path, save=np.savez, train_images=train_images)
     result = medmnist.decode(tmp_path, row, choose())[0, 0, 0]
     assert result == 7
 
@@ -149,7 +153,8 @@ def test_classes_are_named_after_the_file(tmp_path, name, class_0, count):
     ],
 )
 def test_every_known_set_has_as_many_names_as_classes(flag, count):
-    assert len(set(medmnist.CLASSES[flag])) == count
+    result = len(set(medmnist.CLASSES[flag]))
+    assert result == count
     expected = {*medmnist.CLASSES[flag]}
     assert set(medmnist.CLASSES[flag]) == expected
 
@@ -188,7 +193,8 @@ def test_classes_stand_in_the_order_of_medmnists_labels(flag, names):
 def test_what_macos_puts_beside_an_archive_is_no_archive(tmp_path):
     write(tmp_path)
     (tmp_path / "._octmnist.npz").write_text("of macOS")
-    assert medmnist.rows(tmp_path, choose()).tables == ["octmnist.npz"]
+    result = medmnist.rows(tmp_path, choose()).tables
+    assert result == ["octmnist.npz"]
 
 
 def test_of_several_files_one_must_be_named(tmp_path):
@@ -198,7 +204,8 @@ def test_of_several_files_one_must_be_named(tmp_path):
     with pytest.raises(UsageError, match=r"has 2 .npz files: a.npz, b.npz") as error:
         medmnist.rows(tmp_path, choose())
     assert error.value.hint == "choose one: --set file=a.npz"
-    assert medmnist.rows(tmp_path, choose(file="b.npz")).tables == ["b.npz"]
+    result = medmnist.rows(tmp_path, choose(file="b.npz")).tables
+    assert result == ["b.npz"]
     with refused("no such file"):
         medmnist.rows(tmp_path, choose(file="c.npz"))
     (tmp_path / "inner").mkdir()
@@ -308,9 +315,8 @@ def test_a_damaged_archive_says_so(tmp_path):
 
 def test_an_image_behind_a_damaged_place_is_unreadable_and_those_before_are_read(tmp_path):
     noise = np.random.default_rng(0).integers(0, 16, (100, 28, 28), np.uint8)
-    path = (
-        write(tmp_path, train_images=noise, train_labels=np.zeros(100, np.uint8)) / "octmnist.npz"
-    )
+    train_labels = np.zeros(100, np.uint8)
+    path = write(tmp_path, train_images=noise, train_labels=train_labels) / "octmnist.npz"
     whole = path.read_bytes()
     middle = whole.index(b"train_images.npy") + 20_000
     path.write_bytes(whole[:middle] + b"\xff" * 9_000 + whole[middle + 9_000 :])
@@ -353,7 +359,8 @@ def test_volumes_are_prepared_and_train(tmp_path, monkeypatch):
     run = fedcli.train(
         "fedavg", fedcli.partition(dataset, iid=True, clients=2), rounds=1, batch_size=4
     )
-    assert manifest.read(run.path).body["model"]["channels"] == 5
+    result = manifest.read(run.path).body["model"]["channels"]
+    assert result == 5
 
 
 @pytest.mark.parametrize(

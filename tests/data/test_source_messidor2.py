@@ -28,7 +28,8 @@ def choose(split: str, **more) -> PrepareOptions:
 
 def test_the_card_names_the_grades_and_the_targets_default():
     card = sources.card("messidor2")
-    assert card["classes"] == messidor2.TARGETS["dr"][1]
+    expected = messidor2.TARGETS["dr"][1]
+    assert card["classes"] == expected
     assert card["options"]["target"]["default"] == "dr"
 
 
@@ -55,7 +56,8 @@ def test_macular_oedema_is_two_classes(sample, tmp_path):
         "dme",
     ]
     path = prepare("messidor2", raw=sample, work=tmp_path, size=8, own={"target": "dme"}, jobs=1)
-    assert manifest.read(path).body["classes"] == ["no-dme", "dme"]
+    result = manifest.read(path).body["classes"]
+    assert result == ["no-dme", "dme"]
 
 
 def test_the_table_may_say_jpg_where_the_file_is_in_capitals(sample):
@@ -123,7 +125,8 @@ def test_a_listed_photograph_that_is_absent_and_one_without_a_grade_are_skipped(
     assert (
         reasons["messidor-2/messidor-2/preprocess/new.JPG"] == "no diagnosis in messidor_data.csv"
     )
-    assert len(messidor2.rows(raw, DME).rows) == 60
+    result = len(messidor2.rows(raw, DME).rows)
+    assert result == 60
 
 
 def test_grades_written_as_decimals_are_read(raw):
@@ -156,7 +159,9 @@ def test_an_unknown_grade_is_an_error(raw):
 
 
 def test_a_missing_table_and_a_missing_column_are_named(raw):
-    write_csv(raw / "messidor_data.csv", ["id_code", "diagnosis"], [["a.png", 1]])
+    path = raw / "messidor_data.csv"
+    rows = [["a.png", 1]]
+    write_csv(path, ["id_code", "diagnosis"], rows)
     with refused("no columns 'adjudicated_dme', 'adjudicated_gradable'"):
         messidor2.rows(raw, DR)
     (raw / "messidor_data.csv").unlink()

@@ -25,7 +25,8 @@ def rows(raw: Path, split: str = "patient"):
 @pytest.fixture
 def raw(tmp_path):
     """The folder of the challenge, its table saved as CSV."""
-    write_csv(tmp_path / "data.csv", HEAD, PEOPLE)
+    path = tmp_path / "data.csv"
+    write_csv(path, HEAD, PEOPLE)
     for line in PEOPLE:
         for name in line[3:5]:
             folder = tmp_path / "ODIR-5K_Training_Images"
@@ -37,7 +38,8 @@ def raw(tmp_path):
 def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
     listing = rows(raw)
     by_name = {row.id: (row.label, row.patient, row.groups) for row in listing.rows}
-    assert list(by_name) == ["0_left", "0_right", "1_left", "1_right", "4_right"]
+    expected = ["0_left", "0_right", "1_left", "1_right", "4_right"]
+    assert list(by_name) == expected
     assert (
         by_name["0_left"]
         == by_name["0_right"]
@@ -62,7 +64,9 @@ def test_a_line_for_each_eye_a_spreadsheet_and_a_line_for_each_patient_are_read_
     assert rows(raw).tables == ["ODIR-5K/ODIR-5K/data.xlsx"]
     assert rows(raw).rows == expected
     eyes = [[*line, "['N']", line[3 + eye]] for line in PEOPLE for eye in (0, 1)]
-    write_csv(raw / "full_df.csv", [*HEAD, "labels", "filename"], eyes)
+    head = [*HEAD, "labels", "filename"]
+    path = raw / "full_df.csv"
+    write_csv(path, head, eyes)
     assert rows(raw).tables == ["full_df.csv"]
     assert rows(raw).rows == expected
 
@@ -101,7 +105,8 @@ def test_the_split_keeps_a_patients_eyes_together(tmp_path):
 def test_a_table_that_contradicts_itself_is_refused(raw, line, column, cell, sentence):
     changed = [list(person) for person in PEOPLE]
     changed[line][column] = cell
-    write_csv(raw / "data.csv", HEAD, changed)
+    path = raw / "data.csv"
+    write_csv(path, HEAD, changed)
     with refused(sentence):
         rows(raw)
 

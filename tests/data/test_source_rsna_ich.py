@@ -33,14 +33,16 @@ def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
 
 def test_stage_1s_names_are_known_too(tmp_path):
     write_ct(tmp_path, {"ID_a": "epidural any"}, stage="stage_1_train")
-    assert rsna_ich.rows(tmp_path, completed(8, "image")).tables == ["stage_1_train.csv"]
+    result = rsna_ich.rows(tmp_path, completed(8, "image")).tables
+    assert result == ["stage_1_train.csv"]
 
 
 def test_a_repeated_row_is_fine_and_a_contradiction_is_not(tmp_path):
     table = write_ct(tmp_path, {"ID_a": "epidural any"}) / "stage_2_train.csv"
     text = table.read_text()
     table.write_text(text + "ID_a_epidural,1\nID_a_subdural,0\n")
-    result = ids(rsna_ich.rows(tmp_path, completed(8, "image")))
+    listing = rsna_ich.rows(tmp_path, completed(8, "image"))
+    result = ids(listing)
     assert result == ["ID_a"]
     table.write_text(text + "ID_a_subdural,1\n")
     with refused("ID_a_subdural has two labels"):
@@ -59,7 +61,8 @@ def test_an_unknown_subtype_and_an_odd_label_are_errors(tmp_path):
 
 
 def test_slices_that_are_absent_or_no_dicom_are_skipped(tmp_path):
-    write_ct(tmp_path, {"ID_a": "epidural any", "ID_b": "epidural any", "ID_c": "epidural any"})
+    labels = {"ID_a": "epidural any", "ID_b": "epidural any", "ID_c": "epidural any"}
+    write_ct(tmp_path, labels)
     (tmp_path / "stage_2_train" / "ID_a.dcm").unlink()
     (tmp_path / "stage_2_train" / "ID_b.dcm").write_text("no")
     listing = rsna_ich.rows(tmp_path, completed(8, "image"))
@@ -86,14 +89,18 @@ def test_headers_give_patients_sex_and_age_where_they_tell_them(tmp_path):
     labels = {f"ID_{i:02d}": "subdural any" for i in range(20)}
     write_ct(tmp_path, labels, PatientSex="M", PatientAge="070Y")
     for i, id in enumerate(labels):
+        path = tmp_path / "stage_2_train" / f"{id}.dcm"
+        stored = np.zeros((8, 8), np.int16)
         write_slice(
-            tmp_path / "stage_2_train" / f"{id}.dcm",
-            np.zeros((8, 8), np.int16),
+            path,
+            stored,
             PatientID=f"P{i // 4}",
         )
+    stored = np.zeros((8, 8), np.int16)
+    path = tmp_path / "stage_2_train" / "ID_00.dcm"
     write_slice(
-        tmp_path / "stage_2_train" / "ID_00.dcm",
-        np.zeros((8, 8), np.int16),
+        path,
+        stored,
         PatientID="P0",
         PatientSex="M",
     )

@@ -92,7 +92,8 @@ def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("key", [*CARD, "files[0].path", "options.a.default"])
 def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatch, key):
-    card = sources.card("toy") | {"files": [{}] * key.startswith("files[")}
+    files = [{}] * key.startswith("files[")
+    card = sources.card("toy") | {"files": files}
     card |= {"options": {"a": {"about": ""}}} if key.startswith("options") else {}
     (tmp_path / "toy.json").write_text(
         json.dumps({name: value for name, value in card.items() if name != key})
@@ -111,9 +112,11 @@ def test_train_gets_the_floor_of_its_share_in_every_class():
     rows = [
         Row(f"{label}-{i}", label, None) for label, n in enumerate([548, 7, 1]) for i in range(n)
     ]
-    split = split_rows(rows, completed(16, "image"), by_patient=False)
+    choices = completed(16, "image")
+    split = split_rows(rows, choices, by_patient=False)
     of_training = Counter(row.label for row in split if not row.test)
-    assert [of_training[label] for label in range(3)] == [438, 5, 0]
+    result = [of_training[label] for label in range(3)]
+    assert result == [438, 5, 0]
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
@@ -137,10 +140,12 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
 
 def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
     rows = [Row(f"i{i}", i % 3, None, patient=f"u{i // 4}") for i in range(400)]
-    split = split_rows(rows, completed(16, "patient"), by_patient=True)
+    choices = completed(16, "patient")
+    split = split_rows(rows, choices, by_patient=True)
     test = {row.patient for row in split if row.test}
     assert not test & {row.patient for row in split if not row.test}
-    assert sum(row.test for row in split) == 80
+    result = sum(row.test for row in split)
+    assert result == 80
 
 
 def test_an_image_without_a_unit_is_its_own():
@@ -151,7 +156,7 @@ def test_an_image_without_a_unit_is_its_own():
 
 def test_age_bands_meet_at_40_and_60():
     result = [age_band(a) for a in (0, 39.9, 40, 59, 60, 85, float("nan"))]
-    assert result == [
+    expected = [
         "0-39",
         "0-39",
         "40-59",
@@ -160,6 +165,7 @@ def test_age_bands_meet_at_40_and_60():
         "60+",
         "",
     ]
+    assert result == expected
 
 
 # images

@@ -45,7 +45,8 @@ def test_a_column_of_ages_is_known_by_the_word(tmp_path, name):
 
 
 def test_a_column_of_age_groups_is_taken_as_it_is(tmp_path):
-    result = listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes
+    raw = six(tmp_path, "age_group", *"012012")
+    result = listed(raw, group="age_group").attributes
     expected = {"age_group": ["0", "1", "2"]}
     assert result == expected
 
@@ -64,17 +65,18 @@ def test_values_that_mean_unknown_can_be_named(tmp_path):
     listing = listed(raw, group="skin", patient="id", unknown="-1, other ,9")
     assert listing.attributes == {"skin": ["1", "2"]}
     expected = [-1, 0, 1, -1, -1, 1]
-    assert [row.groups["skin"] for row in listing.rows] == expected
+    result = [row.groups["skin"] for row in listing.rows]
+    assert result == expected
     expected = ["a", "a", "", "", "b", "b"]
     assert [row.patient for row in listing.rows] == expected
 
 
 def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
     raw = six(tmp_path, '"Age, years"', "30", "45", "60", "30", "20", "70")
-    assert list(listed(raw, group='"Age, years"').attributes) == ["Age, years"]
-    path = prepare(
-        "images", raw=raw, work=tmp_path / "work", size=8, jobs=1, own={"group": '"Age, years"'}
-    )
+    result = list(listed(raw, group='"Age, years"').attributes)
+    assert result == ["Age, years"]
+    work = tmp_path / "work"
+    path = prepare("images", raw=raw, work=work, size=8, jobs=1, own={"group": '"Age, years"'})
     result = list(read_pool(path.parent / "pool.h5").groups)
     assert result == ["Age, years"]
 
@@ -91,7 +93,8 @@ def test_a_name_in_other_case_is_the_file(tmp_path):
 
 def test_separators_are_counted_outside_of_quotes_and_one_may_end_each_line(tmp_path):
     raw = folder(tmp_path, 'image,label,"a;b;c;d"\na.png,x,1,\nb.png,y,2,\n', "a.png", "b.png")
-    assert listed(raw, group="a;b;c;d").attributes == {"a;b;c;d": ["1", "2"]}
+    result = listed(raw, group="a;b;c;d").attributes
+    assert result == {"a;b;c;d": ["1", "2"]}
 
 
 def test_a_table_without_rows_says_so(tmp_path):
@@ -101,7 +104,8 @@ def test_a_table_without_rows_says_so(tmp_path):
 
 def test_a_name_of_one_image_is_no_class(tmp_path):
     with refused("each of the 12 images has a class of its own"):
-        listed(of_columns(tmp_path, label=[f"study-{k}" for k in range(12)]))
+        label = [f"study-{k}" for k in range(12)]
+        listed(of_columns(tmp_path, label=label))
 
 
 def test_one_class_left_because_files_are_not_read_names_such_a_file(tmp_path):
@@ -118,8 +122,10 @@ def test_links_to_folders_are_named_and_a_link_to_itself_is_one_bad_file(tmp_pat
     (raw / "linked").symlink_to(tmp_path / "other")
     (raw / "im05.png").unlink()
     (raw / "im05.png").symlink_to("im05.png")
-    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    assert len(read_pool(path.parent / "pool.h5").y) == 5
+    work = tmp_path / "work"
+    path = prepare("images", raw=raw, work=work, size=8, jobs=1)
+    result = len(read_pool(path.parent / "pool.h5").y)
+    assert result == 5
     output = capsys.readouterr().err
     assert "links to folders are not followed: linked" in output
     assert "im05.png: no such file" in output
@@ -131,7 +137,8 @@ def test_a_name_that_is_not_utf8_is_an_error_that_says_which(tmp_path):
         folder(raw / "ab"[k % 2], "", f"{k}.png", table="notes.txt")
     (raw / "a" / "0.png").rename(raw / "a" / b"\xff.png".decode(errors="surrogateescape"))
     with refused(r"udcff.png' is not UTF-8"):
-        prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+        work = tmp_path / "work"
+        prepare("images", raw=raw, work=work, size=8, jobs=1)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +153,12 @@ def test_a_name_that_is_not_utf8_is_an_error_that_says_which(tmp_path):
     ],
 )
 def test_deep_grey_images_are_bright_or_left_out_with_the_reason(tmp_path, values, kind, brightest):
-    raw = folder(
-        tmp_path / "raw", f"image,label\nseen.{kind},x\na.png,x\nb.png,y\n", "a.png", "b.png"
-    )
+    text = f"image,label\nseen.{kind},x\na.png,x\nb.png,y\n"
+    raw = folder(tmp_path / "raw", text, "a.png", "b.png")
     Image.fromarray(values.reshape(8, 8)).save(raw / f"seen.{kind}")
-    pool = read_pool(
-        prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5"
-    )
+    work = tmp_path / "work"
+    path = prepare("images", raw=raw, work=work, size=8, jobs=1).parent / "pool.h5"
+    pool = read_pool(path)
     pixels = pool.pixels()[pool.id == f"seen.{kind}"]
     result = None if not len(pixels) else int(pixels.max())
     assert result == brightest
@@ -162,15 +168,18 @@ def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
     raw = folder(tmp_path / "raw", "image,label\na.bmp,x\nb.bmp,y\nd.bmp,x\ne.bmp,y\n")
     for name, grey in (("a.bmp", 10), ("b.bmp", 200), ("d.bmp", 0), ("e.bmp", 0)):
         Image.new("L", (300, 900), grey).save(raw / name)
-    path = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    result = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    work = tmp_path / "work"
+    path = prepare("images", raw=raw, work=work, size=8, jobs=1)
+    work = tmp_path / "work"
+    result = prepare("images", raw=raw, work=work, size=8, jobs=1)
     assert result == path
     (
         (raw / "a.bmp").rename(raw / "c"),
         (raw / "b.bmp").rename(raw / "a.bmp"),
         (raw / "c").rename(raw / "b.bmp"),
     )
-    path_after = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    work = tmp_path / "work"
+    path_after = prepare("images", raw=raw, work=work, size=8, jobs=1)
     assert path_after != path
     result = read_pool(path_after.parent / "pool.h5").pixels()[0].max()
     assert result == 200

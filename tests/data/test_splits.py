@@ -34,7 +34,8 @@ def test_every_image_tests_in_exactly_one_fold_and_every_fold_has_its_share_of_e
     parts = folds(rows, 5)
     assert sum(map(len, parts)) == 65
     assert len(set.union(*parts)) == 65
-    assert {len(part) for part in parts} == {13}
+    result = {len(part) for part in parts}
+    assert result == {13}
     for label, sizes in enumerate([{10}, {2, 3}, {0, 1}]):
         result = {sum(id.startswith(f"{label}-") for id in part) for part in parts}
         assert result == sizes
@@ -64,14 +65,18 @@ def test_folds_depend_on_the_seed_and_not_on_the_order_of_rows():
 
 
 def run(tmp_path: Path, name: str = "isic2018", **options) -> Path:
-    return prepare(name, raw=tmp_path, work=tmp_path / "work", size=8, jobs=1, **options)
+    work = tmp_path / "work"
+    return prepare(name, raw=tmp_path, work=work, size=8, jobs=1, **options)
 
 
 @pytest.fixture
 def skin(tmp_path):
+    rows = [
+        [f"L{i // 2}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)
+    ]
     return write_skin(
         tmp_path,
-        [[f"L{i // 2}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)],
+        rows,
     )
 
 
@@ -103,10 +108,11 @@ def test_folds_and_options_that_are_none_are_refused(skin, tmp_path, options, se
 
 
 def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin, tmp_path, capsys):
+    rows = [[f"i{i:02d}", ("train", "Val", "test")[i % 3]] for i in range(19)]
     write_csv(
         tmp_path / "parts.csv",
         ["image", "split"],
-        [[f"i{i:02d}", ("train", "Val", "test")[i % 3]] for i in range(19)],
+        rows,
     )
     record = manifest.read(path := run(tmp_path, split_file=tmp_path / "parts.csv"))
     pool = read_pool(path.parent / "pool.h5")
@@ -114,12 +120,15 @@ def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin
     assert result == ["i02", "i05", "i08", "i11", "i14", "i17"]
     assert len(pool.id) == 19
     assert record.body["split"]["by"] == "file"
-    assert record.body["skipped"] == [{"file": "images/i19.jpg", "why": "not in parts.csv"}]
-    assert record.made_by[-2:] == ["--split-file", "parts.csv"]
+    expected = [{"file": "images/i19.jpg", "why": "not in parts.csv"}]
+    assert record.body["skipped"] == expected
+    result = record.made_by[-2:]
+    assert result == ["--split-file", "parts.csv"]
     assert record.options["split_file"]["name"] == "parts.csv"
     assert "6 validation images of parts.csv train" in capsys.readouterr().err
     with refused("images/i19.jpg: not in parts.csv"):
-        run(tmp_path, split_file=tmp_path / "parts.csv", strict=True)
+        split_file = tmp_path / "parts.csv"
+        run(tmp_path, split_file=split_file, strict=True)
 
 
 @pytest.mark.parametrize("name", ["{}", "{}.jpg", "images/{}.jpg"])
@@ -129,9 +138,9 @@ def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path
         f"\ufeffclass;file-name;split-index\n{lines}\n", encoding="utf-8"
     )
     for fold in (0, 1):
-        pool = read_pool(
-            run(tmp_path, split_file=tmp_path / "folds.csv", fold=fold).parent / "pool.h5"
-        )
+        split_file = tmp_path / "folds.csv"
+        path = run(tmp_path, split_file=split_file, fold=fold).parent / "pool.h5"
+        pool = read_pool(path)
         expected = [int(i % 2 == fold) for i in range(20)]
         assert pool.split.tolist() == expected
 
@@ -161,7 +170,8 @@ def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(
 ):
     (tmp_path / "parts.csv").write_text(text)
     with refused(sentence):
-        run(tmp_path, split_file=tmp_path / "parts.csv", **options)
+        split_file = tmp_path / "parts.csv"
+        run(tmp_path, split_file=split_file, **options)
     with refused("no such file"):
         run(tmp_path, split_file=tmp_path / "none.csv")
 
@@ -178,12 +188,12 @@ def test_flambys_own_file_gives_its_published_parts():
         Row(file.stem, 0, f"images/{file.name}")
         for file in sorted((data / "ham10000" / "images").iterdir())
     ]
-    rows, skipped = given_tables.by_file(
-        images, data / "splits" / "flamby_isic2019_train_test_split.csv", None
-    )
+    path = data / "splits" / "flamby_isic2019_train_test_split.csv"
+    rows, skipped = given_tables.by_file(images, path, None)
     assert len(rows) == 10015
     assert not skipped
-    assert sum(row.test for row in rows) == 2003
+    result = sum(row.test for row in rows)
+    assert result == 2003
 
 
 @REAL
@@ -225,8 +235,10 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
     }
     assert counts == expected
     result = Counter(row.groups["sex"] for row in table.rows)
-    assert result == {-1: 57, 0: 4552, 1: 5406}
-    assert len({row.patient for row in table.rows}) == 7470
+    expected = {-1: 57, 0: 4552, 1: 5406}
+    assert result == expected
+    result = len({row.patient for row in table.rows})
+    assert result == 7470
     assert table.channels == 3
     assert table.skipped == []
 
@@ -239,7 +251,8 @@ def numbered(tmp_path, lines):
 
 
 def test_fold_numbers_that_are_names_of_files_too_are_no_ids(tmp_path):
-    result = numbered(tmp_path, ["1,0.png", "1,1.png", "0,2.png", "0,3.png"])
+    lines = ["1,0.png", "1,1.png", "0,2.png", "0,3.png"]
+    result = numbered(tmp_path, lines)
     assert [row.test for row in result] == [True, True, False, False]
 
 
@@ -255,4 +268,5 @@ def test_a_name_of_two_images_or_an_image_in_two_parts_is_refused(tmp_path, name
     path = tmp_path / "split.csv"
     path.write_text("\n".join(["image,split", *names]) + "\n")
     with refused(sentence):
-        given_tables.by_file([Row("a", 0, "x/0.png"), Row("b", 0, "y/0.png")], path, None)
+        rows = [Row("a", 0, "x/0.png"), Row("b", 0, "y/0.png")]
+        given_tables.by_file(rows, path, None)

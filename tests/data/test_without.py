@@ -23,10 +23,12 @@ def dataset(tmp_path) -> Path:
     rows = [Row(f"i{i}", i // 3 % 2, None, i >= 6, {"center": i % 3}) for i in range(12)]
 
     def build(folder: Path) -> dict:
+        images = [np.full((4, 4, 1), i, np.uint8) for i in range(12)]
+        path = folder / "pool.h5"
         write_pool(
-            folder / "pool.h5",
+            path,
             rows,
-            [np.full((4, 4, 1), i, np.uint8) for i in range(12)],
+            images,
             ["center"],
         )
         body = {
@@ -99,16 +101,21 @@ def test_a_client_of_a_file_or_a_site_in_it_leaves(dataset, tmp_path):
 
 def test_a_value_that_is_called_all_is_held_out_where_there_are_no_sites():
     dataset = {"name": "own", "sites": "", "attributes": {"cover": ["all", "part"]}}
-    assert held_out.held_out("all", (), dataset) == held_out.HeldOutSite("cover", "all")
+    result = held_out.held_out("all", (), dataset)
+    assert result == held_out.HeldOutSite("cover", "all")
     with pytest.raises(UsageError, match="names no sites"):
         held_out.sites("all", (), dataset)  # of a sweep: each site in turn
-    assert [site.value for site in held_out.sites("cover=all", (), dataset)] == ["all", "part"]
+    result = [site.value for site in held_out.sites("cover=all", (), dataset)]
+    assert result == ["all", "part"]
+    attributes = {**dataset["attributes"], "center": ["x", "y"]}
     with_sites = dataset | {
         "sites": "center",
-        "attributes": {**dataset["attributes"], "center": ["x", "y"]},
+        "attributes": attributes,
     }
-    assert held_out.held_out("all", (), with_sites) == held_out.HeldOutSite("cover", "all")
-    assert [site.value for site in held_out.sites("all", (), with_sites)] == ["x", "y"]
+    result = held_out.held_out("all", (), with_sites)
+    assert result == held_out.HeldOutSite("cover", "all")
+    result = [site.value for site in held_out.sites("all", (), with_sites)]
+    assert result == ["x", "y"]
 
 
 def test_wrong_names_are_refused_with_the_nearest(dataset, tmp_path):

@@ -51,7 +51,8 @@ def test_a_csv_comes_before_a_workbook(raw):
 
 
 def test_workbooks_next_to_folders_of_classes_are_mentioned_and_not_read(tmp_path, capsys):
-    save(tmp_path / "COVID" / "a.png"), save(tmp_path / "Normal" / "b.png")
+    path = tmp_path / "COVID" / "a.png"
+    save(path), save(tmp_path / "Normal" / "b.png")
     written(tmp_path / "COVID.metadata.xlsx")
     assert listed(tmp_path).classes == ["COVID", "Normal"]
     assert "not read: COVID.metadata.xlsx" in capsys.readouterr().err
@@ -66,13 +67,16 @@ def test_cells_are_the_texts_that_a_csv_of_excel_has(tmp_path):
         [None, None, None, None],
         [0.5, "", hour],
     ]
-    head, records = read_cells(written(tmp_path / "t.xlsx", rows), "")
+    path = written(tmp_path / "t.xlsx", rows)
+    head, records = read_cells(path, "")
     assert head == ["a", "b", "c"]
-    assert records == [["1", "TRUE", "2024-03-09"], ["0.5", "", "2024-03-09 08:30:00"]]
+    expected = [["1", "TRUE", "2024-03-09"], ["0.5", "", "2024-03-09 08:30:00"]]
+    assert records == expected
 
 
 def test_the_first_of_several_sheets_is_read_and_named(tmp_path, capsys):
-    read_cells(written(tmp_path / "t.xlsx", sheets=("one", "two")), "")
+    path = written(tmp_path / "t.xlsx", sheets=("one", "two"))
+    read_cells(path, "")
     assert "t.xlsx: the sheet 'one' is read, the first of 2" in capsys.readouterr().err
 
 
@@ -101,7 +105,8 @@ def test_a_file_that_is_no_workbook_is_refused(raw):
 
 
 def test_a_workbook_that_unpacks_to_more_than_is_allowed_is_refused(tmp_path, monkeypatch):
-    path = written(tmp_path / "t.xlsx", [["a"], *([["0" * 1000]] * 30)])
+    rows = [["a"], *([["0" * 1000]] * 30)]
+    path = written(tmp_path / "t.xlsx", rows)
     monkeypatch.setattr(workbooks, "LARGEST", path.stat().st_size)
     for read in (lambda: read_cells(path, ""), lambda: read_sheet(path, ["a"])):
         with refused("MiB unpacked, more than", "save it as CSV"):
@@ -109,7 +114,8 @@ def test_a_workbook_that_unpacks_to_more_than_is_allowed_is_refused(tmp_path, mo
 
 
 def test_a_sheet_of_too_many_cells_is_refused(tmp_path, monkeypatch):
-    path = written(tmp_path / "t.xlsx", [["a"], [*[None] * 200, "far"]])
+    rows = [["a"], [*[None] * 200, "far"]]
+    path = written(tmp_path / "t.xlsx", rows)
     monkeypatch.setattr(workbooks, "MOST_CELLS", 100)
     with refused("t.xlsx has more than 100 cells", "save it as CSV"):
         read_cells(path, "")
@@ -117,7 +123,8 @@ def test_a_sheet_of_too_many_cells_is_refused(tmp_path, monkeypatch):
 
 def test_an_empty_workbook_is_refused(tmp_path):
     with refused("is empty"):
-        read_cells(written(tmp_path / "t.xlsx", []), "")
+        path = written(tmp_path / "t.xlsx", [])
+        read_cells(path, "")
 
 
 @pytest.mark.parametrize("name", ["befunde.csv", "haut/befunde.csv", "./haut/befunde.csv"])
@@ -126,7 +133,8 @@ def test_a_table_may_be_named_from_the_folder_or_from_here(raw, monkeypatch, nam
     monkeypatch.chdir(raw.parent)
     result = own_images_folder.listed(raw.relative_to(raw.parent), table=name).tables
     assert result == ["befunde.csv"]
-    result = listed(raw, table=str(raw / "befunde.csv")).tables
+    table = str(raw / "befunde.csv")
+    result = listed(raw, table=table).tables
     assert result == ["befunde.csv"]
 
 

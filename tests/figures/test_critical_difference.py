@@ -24,17 +24,23 @@ def test_ranks_and_bars_are_those_computed_by_hand():
     """Ranks 1, 2.5, 2.5, 4; q is 2.569 for four methods (Demsar 2006, Table 5), so the critical difference is
     2.569 sqrt(4 * 5 / (6 * 6)) = 1.915: a bar over a, b and c, and one over b, c and d."""
     table = critical_difference.of_scores("accuracy", BY_HAND, images=100)
-    assert dict(zip(table["method"], table["rank"])) == {"a": 1, "b": 2.5, "c": 2.5, "d": 4}
-    assert table.attrs["critical_difference"] == pytest.approx(1.915, abs=5e-4)
-    assert table["until"].tolist()[:2] == ["c", "d"]
-    assert table["until"].isna().tolist() == [False, False, True, True]
+    result = dict(zip(table["method"], table["rank"]))
+    expected = {"a": 1, "b": 2.5, "c": 2.5, "d": 4}
+    assert result == expected
+    expected = pytest.approx(1.915, abs=5e-4)
+    assert table.attrs["critical_difference"] == expected
+    result = table["until"].tolist()[:2]
+    assert result == ["c", "d"]
+    result = table["until"].isna().tolist()
+    assert result == [False, False, True, True]
 
 
 def test_a_bar_joins_ranks_less_than_the_critical_difference_apart_and_none_lies_within_another():
     bars = critical_difference.groups([1.0, 2.0, 2.4, 4.0, 9.0], 1.5)
     assert bars == [(0, 2)]
     assert critical_difference.groups([1.0, 2.5], 1.5) == []
-    assert critical_difference.groups([1.0, 2.5, 3.5], 1.6) == [(0, 1), (1, 2)]
+    result = critical_difference.groups([1.0, 2.5, 3.5], 1.6)
+    assert result == [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize(("datasets", "bars"), [(3, 1), (4, 0)])
@@ -43,7 +49,8 @@ def test_two_methods_differ_where_one_wins_on_four_datasets(datasets, bars):
     table = critical_difference.of_scores(
         "accuracy", {"a": [1] * datasets, "b": [0] * datasets}, images=100
     )
-    assert table.attrs["critical_difference"] == pytest.approx(1.96 / datasets**0.5, abs=1e-4)
+    expected = pytest.approx(1.96 / datasets**0.5, abs=1e-4)
+    assert table.attrs["critical_difference"] == expected
     assert table["until"].notna().sum() == bars
     assert "cannot differ on fewer than 4" in table.attrs["caption"]
 
@@ -69,15 +76,18 @@ def test_the_axis_has_the_best_rank_on_the_right_and_a_line_for_each_method_and_
     texts = {text.get_text().strip(): text.get_position() for text in axes.texts}
     assert texts["a  1.00"][0] < 1
     assert texts["4.00  d"][0] > 4
-    assert texts["CD = 1.91"][0] == pytest.approx(1 + 1.915 / 2, abs=1e-3)
+    expected = pytest.approx(1 + 1.915 / 2, abs=1e-3)
+    assert texts["CD = 1.91"][0] == expected
     wide = [line for line in axes.lines if line.get_linewidth() > 3]
     reach = critical_difference.REACH * 3
     ends = [line.get_xdata() for line in wide]
-    assert ends == [
+    expected = [
         pytest.approx([1 - reach, 2.5 + reach]),
         pytest.approx([2.5 - reach, 4 + reach]),
     ]
-    assert len({line.get_ydata()[0] for line in wide}) == 2
+    assert ends == expected
+    result = len({line.get_ydata()[0] for line in wide})
+    assert result == 2
 
 
 def systems_of(folder, datasets=("skin", "eyes", "chest")):
@@ -94,7 +104,8 @@ def test_runs_on_several_datasets_have_the_ranks_of_the_report(tmp_path):
     systems = systems_of(tmp_path)
     table = critical_difference.frame(compared(systems))
     _, test = comparison.rank_tests(systems)
-    assert dict(zip(table["method"], table["rank"])) == test.ranks
+    result = dict(zip(table["method"], table["rank"]))
+    assert result == test.ranks
     assert table.attrs["critical_difference"] == test.critical_difference
     assert test.said in table.attrs["caption"]
 

@@ -21,9 +21,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def drawn(*records, names=None):
     """The panels of a picture by title, and the names in its legend."""
-    figure = drawing.drawn(
-        FIGURES["curves"].picture(labels.labels(list(records)), series=names or [])
-    )
+    series = names or []
+    figure = drawing.drawn(FIGURES["curves"].picture(labels.labels(list(records)), series=series))
     panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
     return (
         panels,
@@ -33,12 +32,14 @@ def drawn(*records, names=None):
 
 
 def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
+    reports = {"mu": [1.0, 2.0, 3.0, 4.0], "rescue_factor": [0.0] * 4, "loss": [9.0] * 4}
     values = {
-        "reports": {"mu": [1.0, 2.0, 3.0, 4.0], "rescue_factor": [0.0] * 4, "loss": [9.0] * 4},
+        "reports": reports,
         "server": {"epsilon": 0.5, "mu": 0.1},
         "test": {"clean": {"balanced_accuracy": 0.25}},
     }
-    record = read(a_run(tmp_path / "run", [a_line(1, **values), a_line(2, **values)]))
+    path = a_run(tmp_path / "run", [a_line(1, **values), a_line(2, **values)])
+    record = read(path)
     expected = [
         "loss",
         "clean balanced_accuracy",
@@ -67,6 +68,7 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
 
 
 def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_path):
+    test = {"clean": {"auc": 0.5}}
     lines = [
         a_line(1, clients=["north", "west"], loss=[1.0, 2.0], weights=[0.5, 0.5]),
         a_line(
@@ -74,11 +76,12 @@ def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_
             clients=["north", "south"],
             loss=[None, 3.0],
             weights=[0.5, 0.5],
-            test={"clean": {"auc": 0.5}},
+            test=test,
         ),
         a_line(3, clients=["north", "west"], loss=[4.0, 5.0], weights=[0.5, 0.5]),
     ]
-    series = read(a_run(tmp_path / "run", lines)).series
+    path = a_run(tmp_path / "run", lines)
+    series = read(path).series
     curves = series["loss"].curves
     expected = [[1, 2], [3, 5]]
     assert curves["west"].tolist() == expected
@@ -96,7 +99,8 @@ def test_an_unfinished_run_is_read_with_its_datas_roster_up_to_the_last_whole_li
         file.write('{"round": 3, "lo')
     record = read(folder)
     assert list(record.series["loss"].curves) == ROSTER
-    assert (record.played, record.rounds, record.label) == (2, 9, "fedmrl")
+    result = (record.played, record.rounds, record.label)
+    assert result == (2, 9, "fedmrl")
     (tmp_path / "partitions" / "made" / "partition.json").unlink()
     result = list(read(folder).series["loss"].curves)
     assert result == [
@@ -126,9 +130,8 @@ def test_what_is_no_record_is_told(tmp_path):
 
 
 def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
-    record = read(
-        a_run(tmp_path / "run", [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)])
-    )
+    path = a_run(tmp_path / "run", [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)])
+    record = read(path)
     panels, legend, figure = drawn(record)
     assert list(panels) == ["Training loss", "Weight in the aggregation", "Epsilon"]
     assert legend == ROSTER
@@ -144,14 +147,15 @@ def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
 
 def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their_mean(tmp_path):
     def many(count):
+        loss = [float(k) for k in range(count)]
+        weights = [1 / count] * count
         line = {
             "round": 1,
-            "loss": [float(k) for k in range(count)],
-            "weights": [1 / count] * count,
+            "loss": loss,
+            "weights": weights,
         }
-        return read(
-            a_run(tmp_path / str(count), [line], roster=[f"site {k}" for k in range(count)])
-        )
+        roster = [f"site {k}" for k in range(count)]
+        return read(a_run(tmp_path / str(count), [line], roster=roster))
 
     panels, legend, _ = drawn(many(12), names=["loss"])
     result = len(
@@ -190,14 +194,16 @@ def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tm
 
 
 def test_of_weights_the_extremes_of_each_run_are_drawn_as_their_mean_is_always_the_same(tmp_path):
-    turned = a_line(2, weights=[0.1, 0.1, 0.1, 0.7])
+    weights = [0.1, 0.1, 0.1, 0.7]
+    turned = a_line(2, weights=weights)
     records = [
         read(a_run(tmp_path / str(k), [a_line(1), turned], options={"seed": k})) for k in range(2)
     ]
     panels, _, _ = drawn(*records, names=["weights"])
     lines = panels["Weight in the aggregation"].lines
     result = [line.get_ydata().tolist() for line in lines]
-    assert result == [[0.4, 0.7], [0.1, 0.1]] * 2
+    expected = [[0.4, 0.7], [0.1, 0.1]] * 2
+    assert result == expected
     result = len({(line.get_color(), line.get_marker()) for line in lines})
     assert result == 4
 
@@ -212,7 +218,8 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
     short = runs(
         ("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}})
     )
-    other = read(a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7}))
+    path = a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7})
+    other = read(path)
     result = drawn(*short, other)[1][:3]
     assert result == ["FedMRL (mu=0.1)", "FedMRL (mu=0.5)", "FedAvg"]
     long = runs(
@@ -229,19 +236,20 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
 
 
 def test_no_title_stands_for_two_things(tmp_path):
-    values = {
-        "reports": {
-            "training_loss": [1.0, 2.0, 3.0, 4.0],
-            "mu": [0.0, 1.0, 2.0, 3.0],
-            "odd": [0.0, 1.0, 2.0, 3.0],
-        }
+    reports = {
+        "training_loss": [1.0, 2.0, 3.0, 4.0],
+        "mu": [0.0, 1.0, 2.0, 3.0],
+        "odd": [0.0, 1.0, 2.0, 3.0],
     }
-    record = read(
-        a_run(tmp_path / "run", [a_line(t, **values, server={"mu": t, "odd": t}) for t in (1, 2)])
+    values = {"reports": reports}
+    path = a_run(
+        tmp_path / "run", [a_line(t, **values, server={"mu": t, "odd": t}) for t in (1, 2)]
     )
+    record = read(path)
     titles = list(drawn(record)[0])
     assert len(titles) == len(record.series) == 7
-    assert [title for title in titles if "Training loss" in title] == ["Training loss"]
+    result = [title for title in titles if "Training loss" in title]
+    assert result == ["Training loss"]
     assert {"Odd", "Odd, kept by the server"} < set(titles)
 
 
@@ -257,7 +265,8 @@ def test_no_title_stands_for_two_things(tmp_path):
     ],
 )
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, scale):
-    record = read(a_run(tmp_path / "run", [a_line(1, reports={"odd": values})]))
+    path = a_run(tmp_path / "run", [a_line(1, reports={"odd": values})])
+    record = read(path)
     panels, _, figure = drawn(record, names=["odd"])
     assert panels["Odd"].get_yscale() == scale
     figure.canvas.draw()
@@ -274,20 +283,31 @@ def test_what_never_changes_is_left_out_unless_it_is_asked_for(tmp_path, capsys)
         [a_line(t, reports={"mu": [0.01] * 4}, server={"gone": None}) for t in (1, 2)],
     )
     record = read(folder)
-    assert curves.chosen([record], []) == ["loss", "weights", "gone"]
-    assert curves.chosen([record], ["mu"]) == ["mu"]
-    other = read(a_run(tmp_path / "other", [a_line(1, reports={"mu": [0.02] * 4})]))
+    result = curves.chosen([record], [])
+    assert result == ["loss", "weights", "gone"]
+    result = curves.chosen([record], ["mu"])
+    assert result == ["mu"]
+    reports = {"mu": [0.02] * 4}
+    path = a_run(tmp_path / "other", [a_line(1, reports=reports)])
+    other = read(path)
     assert "mu" in curves.chosen([record, other], [])
     command(FIGURES["curves"], [str(folder)], {"series": []}, work=tmp_path)
     assert "left out, as it never changes: mu (0.01)\n" in capsys.readouterr().err
-    flat = read(a_run(tmp_path / "flat", [a_line(1, loss=[1.0] * 4, weights=[0.25] * 4)]))
-    assert curves.chosen([flat], []) == ["loss", "weights"]
+    loss = [1.0] * 4
+    weights = [0.25] * 4
+    path = a_run(tmp_path / "flat", [a_line(1, loss=loss, weights=weights)])
+    flat = read(path)
+    result = curves.chosen([flat], [])
+    assert result == ["loss", "weights"]
 
 
 @pytest.mark.parametrize("count", range(1, 11))
 def test_the_lowest_panel_of_each_column_names_the_axis(tmp_path, count):
-    record = read(a_run(tmp_path / "run", [a_line(1, server={f"s{k}": k for k in range(count)})]))
-    axes = drawn(record, names=[f"s{k}" for k in range(count)])[2].axes
+    server = {f"s{k}": k for k in range(count)}
+    path = a_run(tmp_path / "run", [a_line(1, server=server)])
+    record = read(path)
+    names = [f"s{k}" for k in range(count)]
+    axes = drawn(record, names=names)[2].axes
     below = {}
     for panel in axes:
         below[panel.get_subplotspec().colspan.start] = panel  # row by row: the last is the lowest
@@ -297,7 +317,8 @@ def test_the_lowest_panel_of_each_column_names_the_axis(tmp_path, count):
 
 def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
     lines = [a_line(t, server={"reward": None if t in (50, 52) else 1.0}) for t in range(1, 100)]
-    panels, _, _ = drawn(read(a_run(tmp_path / "run", lines)), names=["reward"])
+    path = a_run(tmp_path / "run", lines)
+    panels, _, _ = drawn(read(path), names=["reward"])
     (line,) = panels["Reward"].lines
     result = np.flatnonzero(np.isnan(line.get_ydata())).tolist()
     assert result == [49, 51]
@@ -305,16 +326,17 @@ def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
 
 
 def test_a_series_of_nulls_says_so(tmp_path):
-    panels, legend, _ = drawn(
-        read(a_run(tmp_path / "run", [a_line(1, loss=[None] * 4)])), names=["loss"]
-    )
+    loss = [None] * 4
+    path = a_run(tmp_path / "run", [a_line(1, loss=loss)])
+    panels, legend, _ = drawn(read(path), names=["loss"])
     result = [text.get_text() for text in panels["Training loss"].texts]
     assert result == ["no finite value"]
     assert legend == []
 
 
 def test_an_unknown_series_names_the_nearest_and_all(tmp_path):
-    record = read(a_run(tmp_path / "run", [a_line(1, server={"epsilon": 1.0})]))
+    path = a_run(tmp_path / "run", [a_line(1, server={"epsilon": 1.0})])
+    record = read(path)
     with pytest.raises(UsageError, match="no run has a series 'epsilom'") as caught:
         curves.chosen([record], ["loss", "epsilom"])
     assert caught.value.hint.startswith(
@@ -326,7 +348,8 @@ def test_an_unknown_series_names_the_nearest_and_all(tmp_path):
 
 
 def test_a_series_that_only_ends_alike_is_not_suggested(tmp_path):
-    record = read(a_run(tmp_path / "run", [a_line(1, server={"mean_loss": 1.0})]))
+    path = a_run(tmp_path / "run", [a_line(1, server={"mean_loss": 1.0})])
+    record = read(path)
     with pytest.raises(UsageError, match="no run has a series 'qmix_loss'") as caught:
         curves.chosen([record], ["qmix_loss"])
     assert "did you mean" not in caught.value.hint
@@ -362,7 +385,8 @@ def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
     assert picture_bytes == repeated
     assert len(picture_bytes) > 5000
     result = sorted(p.name for p in tmp_path.iterdir())
-    assert result == [f"0{suffix}", f"1{suffix}", "run"]
+    expected = [f"0{suffix}", f"1{suffix}", "run"]
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -371,9 +395,8 @@ def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
 def test_a_picture_of_another_kind_or_inside_a_run_is_refused(tmp_path, name, sentence):
     folder = a_run(tmp_path / "runs" / "mine", [a_line(1)], finished=False)
     with pytest.raises(UsageError, match=sentence):
-        command(
-            FIGURES["curves"], [str(folder)], {"series": []}, work=tmp_path, out=tmp_path / name
-        )
+        out = tmp_path / name
+        command(FIGURES["curves"], [str(folder)], {"series": []}, work=tmp_path, out=out)
 
 
 def test_without_a_run_the_hint_says_how_to_get_one(tmp_path):
@@ -403,26 +426,39 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
         a_tested(tmp_path / str(seed), [0.5], seed=seed, eval_every=seed, settings={"mu": 0.1})
         for seed in (1, 2)
     ]
-    other = a_tested(tmp_path / "c", [0.5], seed=1, settings={"mu": 0.5})
-    plain = a_tested(tmp_path / "d", [0.5], label="FedAvg", seed=7)
+    folder = tmp_path / "c"
+    other = a_tested(folder, [0.5], seed=1, settings={"mu": 0.5})
+    folder = tmp_path / "d"
+    plain = a_tested(folder, [0.5], label="FedAvg", seed=7)
     folds = [replace(plain, data={"dataset fold": fold, "partition seed": fold}) for fold in (0, 1)]
-    systems = labels.systems([*runs, other, *folds])
-    assert systems == {"FedMRL (mu=0.1)": runs, "FedMRL (mu=0.5)": [other], "FedAvg": folds}
-    result = list(labels.systems([*runs, other], "mu"))
+    records = [*runs, other, *folds]
+    systems = labels.systems(records)
+    expected = {"FedMRL (mu=0.1)": runs, "FedMRL (mu=0.5)": [other], "FedAvg": folds}
+    assert systems == expected
+    records = [*runs, other]
+    result = list(labels.systems(records, "mu"))
     assert result == ["FedMRL"]
     noise = [replace(plain, data={"corruption ratio": ratio}) for ratio in (0.1, 0.2)]
-    assert list(labels.systems(noise)) == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
-    longer = replace(plain, options={"seed": 0, "rounds": 6, "lr": 0.003})
-    assert list(labels.systems([other, longer])) == ["FedMRL", "FedAvg (lr 0.003, 6 rounds)"]
-    assert list(labels.labels([other, longer])) == ["FedMRL (seed 1)", "FedAvg (seed 0)"]
+    result = list(labels.systems(noise))
+    assert result == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
+    options = {"seed": 0, "rounds": 6, "lr": 0.003}
+    longer = replace(plain, options=options)
+    result = list(labels.systems([other, longer]))
+    assert result == ["FedMRL", "FedAvg (lr 0.003, 6 rounds)"]
+    result = list(labels.labels([other, longer]))
+    assert result == ["FedMRL (seed 1)", "FedAvg (seed 0)"]
 
 
 def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_path):
+    folder = tmp_path / "a"
+    scores = [0.2, 0.4, None]
     runs = [
-        a_tested(tmp_path / "a", [0.2, 0.4, None], seed=0),
+        a_tested(folder, scores, seed=0),
         a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1),
     ]
-    by_name = {"mine": runs, "alone": [a_tested(tmp_path / "c", [0.1, 0.2], label="FedAvg")]}
+    folder = tmp_path / "c"
+    alone = [a_tested(folder, [0.1, 0.2], label="FedAvg")]
+    by_name = {"mine": runs, "alone": alone}
     figure = drawing.drawn(
         convergence.draw(convergence.of_series(by_name, ["clean balanced_accuracy"]))
     )
@@ -431,7 +467,8 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
         pytest.approx([30, 60, 60]),
         pytest.approx([10, 20]),
     ]
-    assert [line.get_ydata().tolist() for line in axes.lines] == expected
+    result = [line.get_ydata().tolist() for line in axes.lines]
+    assert result == expected
     band = axes.collections[0].get_paths()[0].vertices
     spread = 40 / np.sqrt(2)  # of 40 and 80 with ddof 1
     result = (band[:, 1].min(), band[:, 1].max())
@@ -444,7 +481,8 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
 
 
 def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, capsys):
-    tested = a_tested(tmp_path / "one", [0.2, 0.4])
+    folder = tmp_path / "one"
+    tested = a_tested(folder, [0.2, 0.4])
     options = {"metric": "", "version": ""}
     command(FIGURES["convergence"], [str(tested.folder)], options, work=tmp_path)
     expected = tmp_path / "plots" / "one-convergence.png"
@@ -452,7 +490,8 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
     with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
         convergence.frame({"one": [tested]}, metric="auc_ovo_macro")
     assert caught.value.hint == "known: clean balanced_accuracy"
-    bare = read(a_run(tmp_path / "bare", [a_line(1)]))
+    path = a_run(tmp_path / "bare", [a_line(1)])
+    bare = read(path)
     with pytest.raises(
         FedcliError, match="no run recorded corrupted balanced_accuracy over"
     ) as caught:
@@ -461,18 +500,20 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
 
 
 def test_scores_that_are_all_unknown_are_refused_in_a_sentence(tmp_path):
-    unknown = a_line(1, test={"clean": {"balanced_accuracy": None}})
-    record = read(a_run(tmp_path / "one", [unknown]))
+    test = {"clean": {"balanced_accuracy": None}}
+    unknown = a_line(1, test=test)
+    path = a_run(tmp_path / "one", [unknown])
+    record = read(path)
     with pytest.raises(FedcliError, match="no number is there to draw"):
         drawing.drawn(FIGURES["convergence"].picture({"one": [record]}))
 
 
 def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
-    folder = a_run(tmp_path / "run", [a_line(1), a_line(2, loss=[None, 1.0, 2.0, 3.0])])
+    loss = [None, 1.0, 2.0, 3.0]
+    folder = a_run(tmp_path / "run", [a_line(1), a_line(2, loss=loss)])
     options = {"series": ["loss"]}
-    command(
-        FIGURES["curves"], [str(folder)], options, work=tmp_path, out=tmp_path / "a.csv", json=True
-    )
+    out = tmp_path / "a.csv"
+    command(FIGURES["curves"], [str(folder)], options, work=tmp_path, out=out, json=True)
     lines = json.loads(capsys.readouterr().out)["frame"]
     expected = {
         "run": "FedMRL",
@@ -510,10 +551,10 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
 
 
 def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):
-    line = a_line(
-        1, validation={"balanced_accuracy": 0.5}, test={"clean": {"balanced_accuracy": 0.25}}
-    )
-    series = read(a_run(tmp_path / "run", [line])).series
+    test = {"clean": {"balanced_accuracy": 0.25}}
+    line = a_line(1, validation={"balanced_accuracy": 0.5}, test=test)
+    path = a_run(tmp_path / "run", [line])
+    series = read(path).series
     assert series["validation balanced_accuracy"].unit == "validation images (%)"
     result = series["validation balanced_accuracy"].curves[""].tolist()
     assert result == [[1, 50]]

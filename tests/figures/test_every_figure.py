@@ -58,7 +58,8 @@ scores = cache(evaluate)
 def by_severity():
     """The frame of `severities`, whose runs are scored under several corruptions; here made by hand."""
     lines = [("contrast", "all images", -1, 0, 80.0), ("contrast", "all images", -1, 1, 60.0)]
-    table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"])
+    columns = ["kind", "group", "place", "severity", "value"]
+    table = DataFrame(lines, columns=columns)
     table.attrs |= {"title": "accuracy by severity", "score": "accuracy", "caption": ""}
     return table
 
@@ -105,7 +106,9 @@ def test_a_figure_draws_its_numbers(name, run):
 
 def test_a_name_stands_for_one_figure():
     with pytest.raises(ValueError, match="'curves' already"):
-        register(Figure("curves", "?", "runs", FIGURES["curves"].frame, FIGURES["curves"].draw))
+        frame = FIGURES["curves"].frame
+        draw = FIGURES["curves"].draw
+        register(Figure("curves", "?", "runs", frame, draw))
 
 
 def test_every_figure_answers_a_question_and_is_a_command():

@@ -5,6 +5,7 @@ import torch
 from conftest import client_updates, play
 from made_plans import planned, train
 from run_folders import a_line, a_run
+from tables_of_numbers import rows
 
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Training
@@ -31,12 +32,9 @@ def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_dire
     memory = {}
     theta = torch.zeros(3)
     assert rule.histograms(memory) == {}
-    moves = [
-        [1.0, 1.0, 1.0],
-        [1.0, -1.0, 1.0],
-        [1.0, 1.0, -1.0],
-        [1.0, -1.0, 1.0],
-    ]  # by round: shares 1, 1/2, 3/4
+    moves = rows(
+        "1.0 1.0 1.0; 1.0 -1.0 1.0; 1.0 1.0 -1.0; 1.0 -1.0 1.0"
+    )  # by round: shares 1, 1/2, 3/4
     for t, move in enumerate(moves, 1):
         updates = client_updates([move], t=t, rows=[1], roster=2)
         rule.aggregate(theta, updates, memory)
@@ -64,11 +62,13 @@ def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
 
     training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     plan = planned("fedheal", {}, training, 11)
-    path = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "run")
+    out = tmp_path / "run"
+    path = train(make_chain(tmp_path), plan, work=tmp_path, out=out)
     lines = [json.loads(line) for line in (path.parent / "rounds.jsonl").read_text().splitlines()]
     result = [line["round"] for line in lines if "histograms" in line]
     assert result == [10, 11]
-    assert list(read(path).histograms["consistency"]) == [10, 11]
+    result = list(read(path).histograms["consistency"])
+    assert result == [10, 11]
     result = sorted(histograms.frame({"run": read(path)})["round"].unique())
     assert result == [10, 11]
 
@@ -90,7 +90,8 @@ def test_a_coins_shares_are_those_of_the_binomial():
     assert result == expected
     expected = [0, 0, 0, 0, 0, 0, 0.75, 0, 0, 0.25]
     assert histograms.coin(3, 10).tolist() == expected
-    assert histograms.coin(100, 10).sum() == pytest.approx(1)
+    result = histograms.coin(100, 10).sum()
+    assert result == pytest.approx(1)
 
 
 def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
@@ -111,10 +112,12 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
 
 
 def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
-    with_half = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
+    folder = tmp_path / "b"
+    with_half = binned(folder, label="FedProx + FedHEAL", participation=0.5)
+    folder = tmp_path / "a"
     figure = drawing.drawn(
         histograms.draw(
-            histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": with_half})
+            histograms.frame({"FedHEAL": binned(folder), "FedProx + FedHEAL": with_half})
         )
     )
     result = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -132,7 +135,10 @@ def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_roun
 
 
 def test_without_a_histogram_it_says_who_has_one(tmp_path):
-    record = read(a_run(tmp_path / "run", [a_line(1)]))
+    folder = tmp_path / "run"
+    lines = [a_line(1)]
+    path = a_run(folder, lines)
+    record = read(path)
     with pytest.raises(FedcliError, match="no run recorded a histogram") as caught:
         histograms.frame({"FedHEAL": record})
     assert "FedHEAL" in caught.value.hint

@@ -29,9 +29,9 @@ def trained(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     plan = planned("fedavg", {}, training, 2)
-    return train(
-        make_chain(work, corrupted=True), plan, work=work, out=work / "runs" / "mine"
-    ).parent
+    out = work / "runs" / "mine"
+    data = make_chain(work, corrupted=True)
+    return train(data, plan, work=work, out=out).parent
 
 
 class Square(nn.Module):
@@ -87,7 +87,8 @@ def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     assert_allclose(curve, expected, rtol=1e-6)  # |d| = |w| by normalisation
     table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
     assert table.shape == (5, 5)
-    assert table[:, 2].tolist() == curve.tolist()
+    result = table[:, 2].tolist()
+    assert result == curve.tolist()
     assert table[2, 2] == 29
     for name, p in net.named_parameters():
         assert torch.equal(before[name], p)
@@ -131,23 +132,27 @@ def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     record = series.read(trained)
     losses = landscape.frame({"one": record, "two": record}, dims="2d", points=3)
     run_losses, other_losses = (part["loss"].tolist() for _, part in losses.groupby("run"))
-    assert list(losses["run"].unique()) == ["one", "two"]
+    result = list(losses["run"].unique())
+    assert result == ["one", "two"]
     assert run_losses == other_losses
     expected = [-1, -1, -1, 0]
-    assert losses["first"].tolist()[:4] == expected
+    result = losses["first"].tolist()[:4]
+    assert result == expected
     expected = [
         -1,
         0,
         1,
         -1,
     ]
-    assert losses["second"].tolist()[:4] == expected
+    result = losses["second"].tolist()[:4]
+    assert result == expected
 
 
 def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):
     record = series.read(trained)
     assert landscape.usual([record]) == "corrupted"
-    assert landscape.usual([record, replace(record, data={})]) == "clean"
+    records = [record, replace(record, data={})]
+    assert landscape.usual(records) == "clean"
 
 
 def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
@@ -191,6 +196,7 @@ def a_table(**losses):
 def test_a_loss_that_is_not_finite_is_a_gap_of_the_map(tmp_path):
     table = np.ones((3, 3)) + np.eye(3)
     table[0, 0] = np.inf
-    figure = drawn(landscape.draw(a_table(a=table, b=table + 1)))
+    resamples = landscape.draw(a_table(a=table, b=table + 1))
+    figure = drawn(resamples)
     result = [axes.get_title(loc="left") for axes in figure.axes[:2]]
     assert result == ["a", "b"]

@@ -35,7 +35,8 @@ ONCE = np.ones((N, 1), np.int64)
 def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
-    plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1)
+    training = Training(batch_size=10, lr=0.01)
+    plan = planned("fedavg", {}, training, 1)
     path = train(make_chain(work), plan, work=work, out=None)
     return evaluate(path)
 
@@ -50,7 +51,8 @@ def test_curves_are_those_of_scikit_learn():
     highest = []
     for reached in x[1:]:  # at the highest threshold that reaches it
         highest.append(precision[:-1][recall[:-1] >= reached - 1e-9][-1])
-    assert y[1:, 0] == pytest.approx(highest)
+    result = y[1:, 0]
+    assert result == pytest.approx(highest)
 
 
 def test_net_benefit_and_reliability_are_their_formulas():
@@ -63,7 +65,8 @@ def test_net_benefit_and_reliability_are_their_formulas():
     x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
     expected = pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
-    assert (x[3, 0], y[3, 0]) == expected
+    result = (x[3, 0], y[3, 0])
+    assert result == expected
 
 
 @pytest.mark.parametrize("curve", [answers.roc, answers.precision, answers.reliability, benefit])
@@ -85,19 +88,22 @@ def test_a_band_holds_the_middle_of_its_resamples():
     assert band["low"].tolist() == expected
     expected = pytest.approx(np.quantile(resampled, 0.975, axis=1))
     assert band["high"].tolist() == expected
-    alone = answers.band(answers.roc, SCORE, np.zeros(N, int), units)
+    label = np.zeros(N, int)
+    alone = answers.band(answers.roc, SCORE, label, units)
     assert alone["y"].isna().all()
     assert alone["low"].isna().all()
 
 
 def test_the_front_leaves_out_what_another_system_beats():
-    result = overall_and_worst.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)])))
+    points = dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]))
+    result = overall_and_worst.front(points)
     assert result == [
         0,
         1,
         4,
     ]
-    result = overall_and_worst.front({3: (1, 1), 5: (1, 1)})
+    points = {3: (1, 1), 5: (1, 1)}
+    result = overall_and_worst.front(points)
     assert result == [3, 5]
 
 
@@ -108,7 +114,8 @@ def test_the_worst_cases_are_the_surest_errors(run):
     wrong = np.flatnonzero(guess != images.y)
     cases = errors.worst(images, np.arange(len(images.y)))
     assert set(cases) <= set(wrong.tolist())
-    assert len(cases) == min(len(wrong), errors.CASES)
+    expected = min(len(wrong), errors.CASES)
+    assert len(cases) == expected
     result = images.chances.max(1)[cases].min()
     is_other_error = guess != images.y
     is_other_error[cases] = False
@@ -123,7 +130,8 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
     paths = []
     monkeypatch.setattr(report, "write", lambda picture, *files: paths.extend(files))
     session.run(f"fedcli report {run} --figures {tmp_path}/b")
-    assert {path.name for path in paths} == {
+    result = {path.name for path in paths}
+    assert result == {
         "forest.svg",
         "errors.svg",
         "flow.svg",
@@ -141,8 +149,10 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
 
 
 def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
-    (name, picture), *_ = report.of_systems(compared(rows([run])), ["roc"])
-    named_picture = name, replace(picture, panels=picture.panels[:1])
+    systems = compared(rows([run]))
+    (name, picture), *_ = report.of_systems(systems, ["roc"])
+    panels = picture.panels[:1]
+    named_picture = name, replace(picture, panels=panels)
     monkeypatch.setattr(report, "of_systems", lambda *_: [named_picture])
     for folder in ("a", "b"):
         write_all([], tmp_path / folder, FORMATS)
@@ -160,7 +170,10 @@ def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeyp
 @pytest.fixture
 def two(tmp_path):
     """Two systems with scores of groups."""
-    return compared(rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]))
+    folder = tmp_path / "a"
+    logits = model(1, 0)
+    name = [scored(folder, logits), heal(tmp_path / "b", model(2, 0))]
+    return compared(rows(name))
 
 
 def test_two_systems_stand_in_one_plane(two):
@@ -204,7 +217,8 @@ def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(t
     assert table.attrs["title"].endswith(" by sex")
     line = table.query("system == 'FedHEAL' and group == 'f' and version == 'clean'").iloc[0]
     score = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
-    assert line["value"] == pytest.approx(100 * score.mean)
+    expected = pytest.approx(100 * score.mean)
+    assert line["value"] == expected
     assert line["low"] < line["value"] < line["high"]
     canvas = drawing.drawn(forest.draw(table))
     assert next(text.get_text() for text in canvas.axes[0].get_yticklabels()).startswith(
@@ -231,7 +245,8 @@ def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
     looks = drawing.point, drawing.look, drawing.marked
     keys = []
     for look in looks:
-        changed = replace(picture, legend={"a": look(0), "b": look(1)})
+        legend = {"a": look(0), "b": look(1)}
+        changed = replace(picture, legend=legend)
         keys.append(inline.of_picture(changed).keys[1])
     points, lines, both = keys
     assert (points.pattern, points.mark) == (
@@ -259,7 +274,8 @@ def test_of_many_systems_the_front_is_named(two):
 
 
 def test_figures_can_be_chosen_by_their_names(run, tmp_path):
-    write_all(compared(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
+    systems = compared(rows([run]))
+    write_all(systems, tmp_path, ["svg"], ["roc", "flow"])
     result = {path.name for path in tmp_path.iterdir()}
     assert result == {
         "captions.md",
@@ -267,7 +283,8 @@ def test_figures_can_be_chosen_by_their_names(run, tmp_path):
         "roc-sex-clean.svg",
     }
     with pytest.raises(UsageError, match="no figure has 'rocks' in its name") as error:
-        write_all(compared(rows([run])), tmp_path, ["svg"], ["rocks"])
+        systems = compared(rows([run]))
+        write_all(systems, tmp_path, ["svg"], ["rocks"])
     assert "roc-sex-clean" in error.value.hint
 
 

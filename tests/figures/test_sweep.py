@@ -30,15 +30,20 @@ POINTS = [
 def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **settings):
     """A run and its scores."""
     options = {"seed": seed, "lr": lr, "settings": settings}
-    record = read(a_run(folder, [a_line(1)], label=label, options=options))
-    versions = {"clean": {"balanced_accuracy": over(*rounds)}}
+    lines = [a_line(1)]
+    path = a_run(folder, lines, label=label, options=options)
+    record = read(path)
+    clean = {"balanced_accuracy": over(*rounds)}
+    versions = {"clean": clean}
     description = {"label": label, "settings": settings, "options": options}
-    return record, scores_of({"versions": versions, **description})
+    body = {"versions": versions, **description}
+    return record, scores_of(body)
 
 
 def seal(record, scores):
     """The scores beside their run."""
-    write(record.folder / FILE, scores.table)
+    folder = record.folder / FILE
+    write(folder, scores.table)
     manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.facts()))
 
 
@@ -79,14 +84,14 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
     [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")],
 )
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(values, scale):
-    (axes,) = drawn([("a", x, 1.0, None) for x in values]).axes
+    points = [("a", x, 1.0, None) for x in values]
+    (axes,) = drawn(points).axes
     assert axes.get_xscale() == scale
 
 
 def test_words_stand_in_the_order_given():
-    (axes,) = drawn(
-        [("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]
-    ).axes
+    points = [("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]
+    (axes,) = drawn(points).axes
     result = [tick.get_text() for tick in axes.get_xticklabels()]
     assert result == ["site", "iid"]
     result = [line.get_xdata().tolist() for line in axes.lines[:2]]
@@ -102,8 +107,9 @@ def test_the_same_points_give_the_same_bytes(tmp_path, suffix):
 
 
 def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_is_a_line(tmp_path):
+    folder = tmp_path / "a"
     points = gathered(
-        a_system(tmp_path / "a", q=2, seed=0, rounds=(0.5, 0.7)),
+        a_system(folder, q=2, seed=0, rounds=(0.5, 0.7)),
         a_system(tmp_path / "b", q=2, seed=1, rounds=(0.7, 0.9)),
         a_system(tmp_path / "c", q=0.5, rounds=(0.4, 0.4)),
         a_system(tmp_path / "d", label="FedAvg", rounds=(0.3, 0.5)),
@@ -158,9 +164,8 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
 
 
 def test_a_score_without_meaning_is_no_point(tmp_path):
-    points, _ = gathered(
-        a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2)
-    )
+    folder = tmp_path / "a"
+    points, _ = gathered(a_system(folder, q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2))
     assert points[1] == 1
     assert np.isnan(points[2:]).all()
 
@@ -172,7 +177,8 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
 
     pairs = []
     for count in (1, 2):
-        body = {"ratio": count / 4, "roster": [{**CLIENT, "client": name} for name in ROSTER]}
+        roster = [{**CLIENT, "client": name} for name in ROSTER]
+        body = {"ratio": count / 4, "roster": roster}
         options = {"clients": ROSTER[-count:], "seed": count, "severity": 3}
         folder = tmp_path / f"noise{count}"
         folder.mkdir()
@@ -193,8 +199,10 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
     """And those of the test images where they are asked for."""
     items = [a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)]
     (_, run_of_one), (_, run_of_two) = items
-    of_one = replace(run_of_one, best=Chosen(3, "balanced_accuracy", 0.8))
-    of_two = replace(run_of_two, best=Chosen(3, "balanced_accuracy", 0.4))
+    best = Chosen(3, "balanced_accuracy", 0.8)
+    of_one = replace(run_of_one, best=best)
+    best = Chosen(3, "balanced_accuracy", 0.4)
+    of_two = replace(run_of_two, best=best)
     runs = {str(number): record for number, (record, _) in enumerate(items)}
 
     def framed(scores, other_scores, **how):
@@ -217,7 +225,8 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
 
 
 def test_what_cannot_be_swept_is_told(tmp_path):
-    pairs = [a_system(tmp_path / "a", q=1), a_system(tmp_path / "b", q=2)]
+    folder = tmp_path / "a"
+    pairs = [a_system(folder, q=1), a_system(tmp_path / "b", q=2)]
     with pytest.raises(UsageError, match="no run has an option 'ql'") as caught:
         gathered(*pairs, key="ql")
     assert caught.value.hint == "did you mean 'q'?"

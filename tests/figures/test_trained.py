@@ -8,6 +8,7 @@ import torch
 from conftest import ROSTER, make_chain
 from made_plans import planned, train
 from pandas import DataFrame, concat
+from tables_of_numbers import rows
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -25,9 +26,11 @@ def work(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     chain = make_chain(work)
     plan = planned("fed-mas", {"by_class": True}, SGD, 2)
-    train(chain, plan, work=work, out=work / "runs" / "mas")
+    out = work / "runs" / "mas"
+    train(chain, plan, work=work, out=out)
     plan = planned("fairlora", {}, SGD, 1, model="clip-tiny")
-    train(chain, plan, work=work, out=work / "runs" / "lora")
+    out = work / "runs" / "lora"
+    train(chain, plan, work=work, out=out)
     return work
 
 
@@ -45,7 +48,8 @@ def show(work, run, figure, *more):
 
 def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
     table = show(work, "mas", "counts")
-    assert list(table["attribute"].unique()) == ["class", "sex"]
+    result = list(table["attribute"].unique())
+    assert result == ["class", "sex"]
     result = set(table.groupby(["attribute", "client"])["images"].sum())
     assert result == {20}
     again = counts.frame(work / "partitions" / "made")
@@ -79,11 +83,13 @@ def test_the_divergence_is_what_the_last_round_recorded(work):
 
 
 def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
-    run = finished.open_run(work / "runs" / "mas")
+    path = work / "runs" / "mas"
+    run = finished.open_run(path)
     finished.load_model(run, run.rounds[-1])
     means = trained.mean_features(run)
     result = [space for space, *_ in means]
-    assert result == ["features"] * 12 + ["projected"] * 12
+    expected = ["features"] * 12 + ["projected"] * 12
+    assert result == expected
     _, client, k, mean = means[4]
     shard = run.data.train[client]
     with torch.no_grad():
@@ -96,7 +102,8 @@ def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
 
 
 def test_a_point_of_a_network_of_tokens_is_the_mean_over_their_images_and_positions(work):
-    run = finished.open_run(work / "runs" / "lora")
+    path = work / "runs" / "lora"
+    run = finished.open_run(path)
     finished.load_model(run, run.rounds[-1])
     space, client, k, mean = trained.mean_features(run)[0]
     batch = next(iter(run.data.train[client].in_order()))
@@ -110,7 +117,7 @@ def test_a_point_of_a_network_of_tokens_is_the_mean_over_their_images_and_positi
 
 
 def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
-    flat = np.random.default_rng(0).normal(size=(6, 2)) @ np.array([[3.0, 0, 4, 0], [0, 1, 0, 0]])
+    flat = np.random.default_rng(0).normal(size=(6, 2)) @ np.array(rows("3.0 0 4 0; 0 1 0 0"))
     plane = features.in_the_plane(flat, "pca", 0)
     for table in (plane, -plane):
         gaps = np.linalg.norm(table[:, None] - table[None], axis=2)
@@ -132,7 +139,8 @@ def test_classes_of_a_picture_are_of_head_middle_and_tail():
 
 
 def test_the_matrices_are_those_of_the_last_adapter(work):
-    run = finished.open_run(work / "runs" / "lora")
+    path = work / "runs" / "lora"
+    run = finished.open_run(path)
     finished.load_model(run, run.rounds[-1])
     layer, *_ = trained.matrices(run)
     tables = dict(list(show(work, "lora", "adapters").groupby("matrix")))
@@ -149,8 +157,8 @@ def test_the_matrices_are_those_of_the_last_adapter(work):
 
 
 def test_directions_are_compared_whatever_their_length():
-    short_and_long = torch.tensor([[1e-5, 0.0], [0.0, 40.0], [0.0, 0.0]], dtype=torch.float64)
-    expected = [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    short_and_long = torch.tensor(rows("1e-5 0.0; 0.0 40.0; 0.0 0.0"), dtype=torch.float64)
+    expected = rows("1 0 0; 0 1 0; 0 0 0")
     assert trained.cosines(short_and_long).tolist() == expected
 
 

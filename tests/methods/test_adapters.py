@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from tables_of_numbers import rows as number_rows
 from torch import nn
 from torch.testing import assert_close
 
@@ -13,8 +14,8 @@ from fedcli.methods.adapters import Factors, Roles, product_mean, roles
 from fedcli.models.adapted import Adapted
 from fedcli.models.network import Groups, exchange
 
-SHARES = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.5, 0.3]])  # [B, G]
-S = torch.tensor([[0.5, 0.1], [0.3, 0.7], [-1.0, 2.0]])  # [G, r]
+SHARES = torch.tensor(number_rows("1.0 0.0 0.0; 0.0 0.0 1.0; 0.2 0.5 0.3"))  # [B, G]
+S = torch.tensor(number_rows("0.5 0.1; 0.3 0.7; -1.0 2.0"))  # [G, r]
 
 
 def layer(kind, base=None, singular=S, alpha=3.0, trained=True):
@@ -22,9 +23,8 @@ def layer(kind, base=None, singular=S, alpha=3.0, trained=True):
     start = {"lora": None, "svd": singular[0], "fair": singular}[kind]
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        adapted = Adapted(
-            base or nn.Linear(4, 5), 2, alpha, start, Groups() if kind == "fair" else None
-        )
+        groups = Groups() if kind == "fair" else None
+        adapted = Adapted(base or nn.Linear(4, 5), 2, alpha, start, groups)
         if trained:
             nn.init.normal_(adapted.A)
     return adapted
@@ -63,9 +63,10 @@ def test_each_image_is_seen_through_its_own_singular_values(kind, base):
     adapted = layer(kind, base)
     if kind == "fair":
         adapted.groups.shares = SHARES
-    w = {"lora": np.ones((3, 2)), "svd": S[:1].expand(3, 2).numpy(), "fair": (SHARES @ S).numpy()}[
-        kind
-    ]
+    svd = S[:1].expand(3, 2).numpy()
+    lora = np.ones((3, 2))
+    fair = (SHARES @ S).numpy()
+    w = {"lora": lora, "svd": svd, "fair": fair}[kind]
     x = images(base)
     assert_allclose(adapted(x).detach(), by_hand(adapted, x, w), rtol=1e-4, atol=1e-5)
 
@@ -129,7 +130,9 @@ def same_factors(source, target):
 def test_singular_values_of_1_are_lora():
     plain = layer("lora")
     x = images()
-    ones = same_factors(plain, layer("fair", singular=torch.ones(3, 2)))
+    singular = torch.ones(3, 2)
+    target = layer("fair", singular=singular)
+    ones = same_factors(plain, target)
     ones.groups.shares = SHARES
     assert_close(ones(x), plain(x))
 
@@ -137,7 +140,8 @@ def test_singular_values_of_1_are_lora():
 def test_one_group_is_svd_lora():
     svd = layer("svd")
     x = images()
-    fair = same_factors(svd, layer("fair", singular=S[:1]))
+    target = layer("fair", singular=S[:1])
+    fair = same_factors(svd, target)
     fair.groups.shares = torch.ones(3, 1)
     assert_close(fair(x), svd(x))
     fair.groups.shares = None
@@ -148,7 +152,8 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
     body = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4)), conv())
     before = {name: tensor.clone() for name, tensor in body.state_dict().items()}
     for name in ("1.0", "2"):
-        exchange(body, name, Adapted(body.get_submodule(name), 2, 1.0))
+        base = body.get_submodule(name)
+        exchange(body, name, Adapted(base, 2, 1.0))
     after = body.state_dict()
     for name, tensor in before.items():
         assert torch.equal(after[name], tensor)
@@ -166,7 +171,8 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
 @pytest.mark.parametrize("kwargs", [{"groups": 2}, {"padding_mode": "reflect", "padding": 1}])
 def test_a_convolution_of_several_groups_or_other_padding_is_refused(kwargs):
     with pytest.raises(TypeError, match="not a convolution of one group"):
-        Adapted(nn.Conv2d(4, 4, 3, **kwargs), 2, 1.0)
+        base = nn.Conv2d(4, 4, 3, **kwargs)
+        Adapted(base, 2, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -232,10 +238,11 @@ def rebuilt(a, s, b):
 
 def test_one_model_comes_back_as_it_was_but_for_its_basis():
     factor = factors(1, 1)
-    averaged, (lost, whole) = product_mean(
-        factor, torch.ones(1).double(), torch.ones(1, 1).double()
-    )
-    expected = products(factor, np.ones((1, 1)))
+    by_group = torch.ones(1, 1).double()
+    weights = torch.ones(1).double()
+    averaged, (lost, whole) = product_mean(factor, weights, by_group)
+    weights = np.ones((1, 1))
+    expected = products(factor, weights)
     assert_allclose(rebuilt(*averaged), expected, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
     other = factor.A[0].numpy()
@@ -247,7 +254,8 @@ def test_the_true_average_is_found_where_its_rank_allows():
     models = factors(3, 1)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
     models = Factors(models.A, models.S, models.B[:1].expand(3, -1, -1))
-    averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
+    by_group = weights[:, None]
+    averaged, (lost, whole) = product_mean(models, weights, by_group)
     true = products(models, weights[:, None].numpy())
     assert_allclose(rebuilt(*averaged), true, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
@@ -260,7 +268,8 @@ def test_the_true_average_is_found_where_its_rank_allows():
 def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
     models = factors(3, 1)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
-    averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
+    by_group = weights[:, None]
+    averaged, (lost, whole) = product_mean(models, weights, by_group)
     true = products(models, weights[:, None].numpy())[0]
     u, sigma, v = np.linalg.svd(true)
     expected = u[:, :3] * sigma[:3] @ v[:3]
@@ -273,10 +282,11 @@ def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     factor = factors(1, 4)
-    averaged, (lost, whole) = product_mean(
-        factor, torch.ones(1).double(), torch.ones(1, 4).double()
-    )
-    true = products(factor, np.ones((1, 4)))
+    by_group = torch.ones(1, 4).double()
+    weights = torch.ones(1).double()
+    averaged, (lost, whole) = product_mean(factor, weights, by_group)
+    weights = np.ones((1, 4))
+    true = products(factor, weights)
     again = rebuilt(*averaged)
     assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
     expected = pytest.approx(((true - again) ** 2).sum())
@@ -293,10 +303,11 @@ def test_orthogonal_factors_keep_every_group():
     a = torch.linalg.qr(factor.A[0])[0]
     b = torch.linalg.qr(factor.B[0].T)[0].T
     factor = Factors(a[None], factor.S, b[None])
-    averaged, (lost, whole) = product_mean(
-        factor, torch.ones(1).double(), torch.ones(1, 4).double()
-    )
-    expected = products(factor, np.ones((1, 4)))
+    by_group = torch.ones(1, 4).double()
+    weights = torch.ones(1).double()
+    averaged, (lost, whole) = product_mean(factor, weights, by_group)
+    weights = np.ones((1, 4))
+    expected = products(factor, weights)
     assert_allclose(rebuilt(*averaged), expected, atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
@@ -305,7 +316,8 @@ def test_the_factors_keep_their_usual_size():
     """Rows of B as long as a fresh N(0, 1) row is on average; S as large as the models' own."""
     models = factors(3, 2)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
-    _, s, b = product_mean(models, weights, weights[:, None].expand(-1, 2))[0]
+    by_group = weights[:, None].expand(-1, 2)
+    _, s, b = product_mean(models, weights, by_group)[0]
     expected = [5**0.5] * 3
     assert_allclose(b.norm(dim=1), expected)
     assert 0.3 < float(s.abs().mean() / models.S.abs().mean()) < 3
@@ -315,7 +327,8 @@ def test_plain_lora_has_singular_values_of_1_afterwards():
     models = factors(3, 1)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
     ones = Factors(models.A, torch.ones_like(models.S), models.B)
-    result = product_mean(ones, weights, weights[:, None])[0][1]
+    by_group = weights[:, None]
+    result = product_mean(ones, weights, by_group)[0][1]
     expected = np.ones((1, 3))
     assert_allclose(result, expected)
 
@@ -324,7 +337,8 @@ def test_plain_lora_has_singular_values_of_1_afterwards():
 def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
     models = factors(3, 2, inputs=inputs, outputs=outputs)
     weights = torch.tensor([0.5, 0.3, 0.2]).double()
-    (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
+    by_group = weights[:, None].expand(-1, 2)
+    (a, s, b), _ = product_mean(models, weights, by_group)
     expected = ((inputs, 3), (2, 3), (3, outputs))
     assert (a.shape, s.shape, b.shape) == expected
     result = rebuilt(a, s, b).mean(0)
@@ -336,7 +350,8 @@ def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
     still = factors(2, 2)
     still = Factors(torch.zeros_like(still.A), still.S, still.B)
     half = torch.full((2,), 0.5).double()
-    (a, s, b), (lost, whole) = product_mean(still, half, half[:, None].expand(-1, 2))
+    by_group = half[:, None].expand(-1, 2)
+    (a, s, b), (lost, whole) = product_mean(still, half, by_group)
     assert not a.any()
     assert (s > 0).all()
     assert (b.norm(dim=1) > 1).all()
@@ -360,6 +375,7 @@ def test_singular_values_have_the_mean_size_of_those_of_the_models():
     ones = torch.eye(2).expand(2, 2, 2)
     models = Factors(ones, torch.tensor([[[1.0, 3.0]], [[2.0, -6.0]]]), ones)
     weights = torch.tensor([0.5, 0.5])
-    (_, s, _), _ = product_mean(models, weights, weights[:, None])
+    by_group = weights[:, None]
+    (_, s, _), _ = product_mean(models, weights, by_group)
     expected = pytest.approx([3.0, 3.0])
     assert s.abs().flatten().tolist() == expected

@@ -17,7 +17,8 @@ def test_the_layer_turns_the_gradient_round():
     y = Reversed.apply(x, torch.tensor(0.5))
     (y * torch.tensor([3.0, 4.0])).sum().backward()
     assert y.tolist() == [1.0, -2.0]
-    assert x.grad.tolist() == [-1.5, -2.0]
+    expected = [-1.5, -2.0]
+    assert x.grad.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,8 @@ def test_features_climb_and_the_adversary_descends_its_loss():
     """Against the gradients of both losses by themselves; unknown groups are in neither."""
     local = resolve("adv", {"schedule": "constant", "strength": 0.5}).local
     net = toy_net(dropout=0.0, extend=local.extend)
-    shard = of_group(toy_shard("north", 6), [0, 1, -1, 1, 0, -1])
+    values = [0, 1, -1, 1, 0, -1]
+    shard = of_group(toy_shard("north", 6), values)
     client = client_of(net, shard)
     local.on_round_start(net, client)
     batch = with_own(shard.batch(torch.arange(6)), client)

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import client_updates, play, toy_shard, toy_shards
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import afl, resolve
@@ -53,12 +54,12 @@ def test_with_clients_of_one_size_and_no_ascent_it_is_fedavg():
 def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
     rule = resolve("afl", {"rule": "released"}).aggregator
     memory = {}
-    table = client_updates([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], loss_before=[0.5, 0.9, 0.9])
+    table = client_updates(rows("1.0 2.0; 3.0 4.0; 5.0 6.0"), loss_before=[0.5, 0.9, 0.9])
     theta, weights = rule.aggregate(torch.zeros(2), table, memory)
     assert theta.tolist() == [3.0, 4.0]
     assert weights.tolist() == [0, 1, 0]
     assert memory == {}
-    turned = client_updates([[5.0, 6.0], [3.0, 4.0]], rows=[2, 1], roster=3, loss_before=[0.9, 0.9])
+    turned = client_updates(rows("5.0 6.0; 3.0 4.0"), rows=[2, 1], roster=3, loss_before=[0.9, 0.9])
     result = rule.aggregate(torch.zeros(2), turned, {})[0].tolist()
     assert result == [
         3.0,

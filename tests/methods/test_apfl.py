@@ -45,6 +45,7 @@ def test_two_steps_from_two_different_models_written_out():
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     t = layout.trainable
+    memory = {"own_part": personal[:t], "model": personal, "alpha": torch.tensor(0.25)}
     task = ClientTask(
         "north",
         0,
@@ -53,17 +54,19 @@ def test_two_steps_from_two_different_models_written_out():
         0,
         start,
         {},
-        {"own_part": personal[:t], "model": personal, "alpha": torch.tensor(0.25)},
+        memory,
     )
     method = resolve("apfl", {"solver": "sgd", "adaptive": True})
-    report = run_client(method, net, layout, shard, task, replace(SGD, epochs=2))
+    training = replace(SGD, epochs=2)
+    report = run_client(method, net, layout, shard, task, training)
 
     v = personal[:t]
     w = start[:t]
     alpha = torch.tensor(0.25)
     statistics = personal[t:].clone()
     for step in range(2):
-        g = gradient(alpha * v + (1 - alpha) * w, shard, statistics)
+        theta = alpha * v + (1 - alpha) * w
+        g = gradient(theta, shard, statistics)
         moved = (alpha - 0.1 * ((v - w) @ g)).clamp(0, 1)
         v = v - 0.1 * alpha * g
         w = w - 0.1 * gradient(w, shard)
@@ -82,7 +85,8 @@ def test_alpha_0_is_the_clients_own_copy_of_fedavg():
     net = toy_net()
     layout = Layout(net)
     task = ClientTask(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
-    alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
+    shard = toy_shard(ROSTER[0])
+    alone = run_client(resolve("fedavg"), net, layout, shard, task, SGD).theta
     result = state.clients[ROSTER[0]]["model"][: layout.trainable]
     assert_close(result, alone[: layout.trainable])
 

@@ -73,7 +73,8 @@ def test_a_client_with_equal_counts_trains_as_fedavg_does():
 
 def test_it_sets_its_own_prior_so_another_is_refused():
     with pytest.raises(UsageError, match="bsm corrects for class counts itself"):
-        check(planned("bsm", {}, Training(prior="fedlc"), rounds=1))
+        training = Training(prior="fedlc")
+        check(planned("bsm", {}, training, rounds=1))
 
 
 def test_it_takes_a_server_rule_as_add_on_and_goes_by_its_other_names():

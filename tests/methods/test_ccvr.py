@@ -2,6 +2,7 @@
 
 import torch
 from conftest import client_updates, play, toy_clip, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.federation.client import Training
@@ -43,7 +44,7 @@ def test_mean_and_covariance_are_those_of_all_images_together():
 
 def test_virtual_features_have_that_mean_and_covariance():
     mean = torch.tensor([[1.0, -2.0]]).double()
-    root = torch.tensor([[2.0, 0.0], [1.0, 0.5]]).double()
+    root = torch.tensor(rows("2.0 0.0; 1.0 0.5")).double()
     features = resolve("ccvr", {"features": 10000}).aggregator.draws(
         mean, (root @ root.T)[None], 3
     )[0]
@@ -53,7 +54,7 @@ def test_virtual_features_have_that_mean_and_covariance():
 
 def test_a_class_of_one_image_is_drawn_as_that_image_and_one_of_none_is_left_out():
     n = torch.tensor([[1.0, 0.0]]).double()
-    means = torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]).double()
+    means = torch.tensor([rows("3.0 4.0; 0.0 0.0")]).double()
     covariances = torch.zeros(1, 2, 2, 2).double()
     mean, covariance, present = of_all(n, means, covariances)
     features = resolve("ccvr", QUICK).aggregator.draws(mean, covariance, 1)
@@ -67,10 +68,11 @@ def test_the_classifier_tells_two_gaussians_apart_and_nothing_else_of_the_model_
     net.head = torch.nn.Linear(2, 2)
     net.kept = torch.nn.Linear(1, 1)
     layout = Layout(net)
-    means = torch.tensor([[[2.0, 0.0], [-2.0, 0.0]]])
+    means = torch.tensor([rows("2.0 0.0; -2.0 0.0")])
     eyes = torch.eye(2).expand(1, 2, 2, 2)
+    class_images = torch.tensor([[50, 50]])
     columns = {
-        "class_images": torch.tensor([[50, 50]]),
+        "class_images": class_images,
         "class_means": means,
         "class_covariances": eyes,
     }

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods.contract import Aggregator, ClientRound, Local, cross_entropy
@@ -16,7 +17,7 @@ def round_of(layout, offset=None):
 
 
 def test_the_plain_loss_is_cross_entropy_with_the_prior_added_to_the_logits():
-    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    logits = torch.tensor(rows("2.0 0.0; 0.0 1.0"))
     y = torch.tensor([0, 1])
     offset = torch.tensor([0.0, 0.5])
     layout = Layout(toy_net())
@@ -39,12 +40,14 @@ def test_the_plain_gradient_lies_in_the_layout_and_the_loss_needs_none():
 
 
 def test_image_counts_are_the_weights_of_a_rule_that_says_nothing_else():
-    result = client_updates([[0.0], [0.0]], n=[3, 1]).base.tolist()
+    theta = [[0.0], [0.0]]
+    result = client_updates(theta, n=[3, 1]).base.tolist()
     assert result == [0.75, 0.25]
 
 
 def test_a_column_is_read_by_its_name():
-    result = client_updates([[0.0], [0.0]], loss=[1.0, 2.0])["loss"].tolist()
+    theta = [[0.0], [0.0]]
+    result = client_updates(theta, loss=[1.0, 2.0])["loss"].tolist()
     assert result == [1.0, 2.0]
 
 

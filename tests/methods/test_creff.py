@@ -141,8 +141,9 @@ def head_only(width=4):
 
 def table(layout, gradient, has, **rest):
     theta = random(len(has), layout.size)
+    creff_has = torch.tensor(has)
     return client_updates(
-        theta, layout=layout, creff_gradient=gradient, creff_has=torch.tensor(has), **rest
+        theta, layout=layout, creff_gradient=gradient, creff_has=creff_has, **rest
     )
 
 
@@ -170,10 +171,12 @@ def test_a_class_unseen_this_round_keeps_its_features_and_stays_in_training():
     sent = random(1, CLASSES, CLASSES, 5)
     rule = resolve("creff", QUICK).aggregator
     memory = {}
-    rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True, True, False]]), memory)
+    has = [[True, True, False]]
+    rule.aggregate(torch.zeros(layout.size), table(layout, sent, has), memory)
     before = dict(memory)
     features = before["creff_features"].clone()
-    rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True, False, False]]), memory)
+    has = [[True, False, False]]
+    rule.aggregate(torch.zeros(layout.size), table(layout, sent, has), memory)
     assert torch.equal(memory["creff_features"][1], before["creff_features"][1])
     assert not torch.equal(memory["creff_features"][0], before["creff_features"][0])
     assert memory["creff_seen"].tolist() == [True, True, False]
@@ -188,9 +191,8 @@ def test_each_round_draws_a_classifier_of_its_own():
     heads = []
     rule = resolve("creff", QUICK | {"steps": 0}).aggregator
     for t in (1, 2):
-        rule.aggregate(
-            torch.zeros(layout.size), table(layout, sent, [[True] * CLASSES], t=t), memory
-        )
+        has = [[True] * CLASSES]
+        rule.aggregate(torch.zeros(layout.size), table(layout, sent, has, t=t), memory)
         heads.append((memory["creff_head"], memory["creff_features"]))
     assert torch.equal(heads[0][1], heads[1][1])
     result = (heads[0][0] - heads[1][0]).abs().max()
@@ -229,7 +231,9 @@ def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
     whole = play("creff", QUICK)
     half = play("creff", QUICK, until=2)
     states.save(tmp_path, half, ROSTER)
-    again = play("creff", QUICK, state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+    path = states.saved(tmp_path)[-1]
+    state = states.restore(path, ROSTER, "cpu")
+    again = play("creff", QUICK, state=state)
     assert whole.server.keys() == again.server.keys()
     for k in whole.server:
         assert torch.equal(whole.server[k], again.server[k])
@@ -238,10 +242,12 @@ def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
 
 
 def test_it_works_with_absent_clients_and_with_a_class_nobody_has():
-    shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
+    east = toy_shard("east", 1, absent=2)
+    shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": east}
     state = play("creff", QUICK, rounds=4, participation=0.5, shards=shards)
     assert state.server["creff_head"].isfinite().all()
-    assert state.server["creff_seen"].tolist() == [
+    result = state.server["creff_seen"].tolist()
+    assert result == [
         True,
         True,
         False,
@@ -277,17 +283,18 @@ def test_a_classifier_that_is_not_finite_is_told():
     sent = random(1, CLASSES, CLASSES, 5)
     sent[0, 1, 2, 3] = torch.nan
     with pytest.raises(FedcliError, match="classifier is not finite after round 1"):
+        has = [[True] * CLASSES]
         resolve("creff", QUICK).aggregator.aggregate(
-            torch.zeros(layout.size), table(layout, sent, [[True] * CLASSES]), {}
+            torch.zeros(layout.size), table(layout, sent, has), {}
         )
 
 
 def test_no_random_state_outside_is_touched():
     rule = resolve("creff", QUICK).aggregator
     state = torch.random.get_rng_state()
-    trained_head(
-        rule.noise(torch.zeros(3, 6), 0), torch.tensor([True] * 3), 1, epochs=1, batch=32, lr=0.01
-    )
+    features = rule.noise(torch.zeros(3, 6), 0)
+    present = torch.tensor([True] * 3)
+    trained_head(features, present, 1, epochs=1, batch=32, lr=0.01)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

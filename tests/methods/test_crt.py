@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from made_plans import planned
+from tables_of_numbers import rows
 from torch import nn
 
 from fedcli.errors import UsageError
@@ -16,7 +17,7 @@ from fedcli.models.layout import Layout
 from fedcli.models.network import frozen_parts
 from fedcli.runs.rules import check
 
-MODELS = [[1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]
+MODELS = rows("1.0 0.0; 0.0 1.0; 3.0 3.0")
 
 
 class Shuffled(Local):
@@ -28,7 +29,8 @@ class Shuffled(Local):
 def begin(**server):
     """The state a run of crt begins with."""
     net = toy_net(extend=resolve("crt").local.extend)
-    return RunState(0, Layout(net).read(), server=server)
+    theta = Layout(net).read()
+    return RunState(0, theta, server=server)
 
 
 def test_the_backbone_is_frozen_and_the_classifier_fresh():
@@ -40,7 +42,8 @@ def test_the_backbone_is_frozen_and_the_classifier_fresh():
     for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(net.head.weight, plain.head.weight)
-    expected = toy_net(extend=resolve("crt").local.extend).head.weight
+    extend = resolve("crt").local.extend
+    expected = toy_net(extend=extend).head.weight
     assert torch.equal(net.head.weight, expected)
 
 
@@ -53,18 +56,24 @@ def test_a_cosine_classifier_gives_way_to_a_linear_one():
 
 def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
     rule = resolve("crt").aggregator
-    memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
+    start_weights = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+    memory = {"start_weights": start_weights}
     updates = client_updates(MODELS, n=[9.0, 1.0, 1.0])
     theta, weights = rule.aggregate(torch.zeros(2), updates, memory)
-    assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3])
-    assert theta.tolist() == pytest.approx([1.4, 1.1])
+    expected = pytest.approx([0.5, 0.2, 0.3])
+    assert weights.tolist() == expected
+    expected = pytest.approx([1.4, 1.1])
+    assert theta.tolist() == expected
 
 
 def test_over_those_present_the_weights_sum_to_one():
-    memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
-    updates = client_updates(MODELS[:2], rows=[0, 2], roster=3)
+    start_weights = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+    memory = {"start_weights": start_weights}
+    theta = MODELS[:2]
+    updates = client_updates(theta, rows=[0, 2], roster=3)
     _, weights = resolve("crt").aggregator.aggregate(torch.zeros(2), updates, memory)
-    assert weights.tolist() == pytest.approx([0.625, 0.375])
+    expected = pytest.approx([0.625, 0.375])
+    assert weights.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +110,8 @@ def test_the_weights_last_to_the_end_of_the_run():
 
 def test_the_host_s_weights_change_the_model():
     last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-    result = play("crt", state=begin(start_weights=last)).theta
+    state = begin(start_weights=last)
+    result = play("crt", state=state).theta
     other = play("crt", state=begin()).theta
     assert not torch.equal(result, other)
 
@@ -156,7 +166,8 @@ def test_its_usual_training_stands_for_what_the_user_leaves_open():
 
 def test_a_prior_on_balanced_draws_is_refused():
     with pytest.raises(UsageError, match="crt corrects for class counts itself"):
-        check(planned("crt", {}, Training(prior="bsm"), rounds=1))
+        training = Training(prior="bsm")
+        check(planned("crt", {}, training, rounds=1))
 
 
 @pytest.mark.parametrize("spec", ["crt+fedavg", "bsm+crt", "crt+afl"])

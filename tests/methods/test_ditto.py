@@ -50,16 +50,16 @@ def test_two_personal_steps_are_equation_1_written_out():
 
 
 def test_without_a_pull_the_personal_model_is_that_of_a_client_training_alone():
-    state = play("ditto", {"strength": 0.0, "solver": "sgd"}, training=SGD, dropout=0.3)
+    settings = {"strength": 0.0, "solver": "sgd"}
+    state = play("ditto", settings, training=SGD, dropout=0.3)
     for row, client in enumerate(ROSTER):
         net = toy_net(dropout=0.3)
         layout = Layout(net)
         alone = layout.read()
         for t in (1, 2, 3):
             task = ClientTask(client, row, t, 3, 1, alone, {}, {})
-            alone = run_client(
-                resolve("fedavg"), net, layout, toy_shards()[client], task, SGD
-            ).theta
+            shard = toy_shards()[client]
+            alone = run_client(resolve("fedavg"), net, layout, shard, task, SGD).theta
         assert torch.equal(state.clients[client]["model"], alone)
 
 
@@ -68,7 +68,8 @@ def test_the_stronger_the_pull_the_nearer_the_personal_model(solver):
     training = Training(optimizer="sgd", lr=0.02, weight_decay=0.0, batch_size=8)
     gaps = []
     for strength in (0.0, 1.0, 10.0):
-        state = play("ditto", {"strength": strength, "solver": solver}, rounds=6, training=training)
+        settings = {"strength": strength, "solver": solver}
+        state = play("ditto", settings, rounds=6, training=training)
         gaps.append(
             sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values())
         )
@@ -90,4 +91,5 @@ def test_an_absent_client_keeps_its_model_and_a_new_one_starts_from_the_global()
     for client in early.clients:
         result = torch.equal(early.clients[client]["model"], late.clients[client]["model"])
         assert result == (client not in participants)
-    assert set(late.clients) == {*early.clients, *participants}
+    expected = {*early.clients, *participants}
+    assert set(late.clients) == expected

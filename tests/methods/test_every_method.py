@@ -33,9 +33,12 @@ SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}}  # of the server's
 @cache
 def subject(spec) -> Subject:
     """A method with its rounds, which are played once."""
+    settings = {
+        key: value for name in spec.split("+") for key, value in SHORTER.get(name, {}).items()
+    }
     return Subject(
         spec,
-        {key: value for name in spec.split("+") for key, value in SHORTER.get(name, {}).items()},
+        settings,
     )
 
 
@@ -107,7 +110,8 @@ def test_clients_may_run_in_any_order_behind_messages(spec):
     assert torch.equal(state.theta, expected.theta)
     assert not state.clients
     for part in ("shared", "server"):
-        assert states.equal(getattr(state, part), getattr(expected, part)), part
+        other = getattr(expected, part)
+        assert states.equal(getattr(state, part), other), part
     assert all(
         states.equal(memories[client], memory) for client, memory in expected.clients.items()
     )

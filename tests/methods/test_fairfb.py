@@ -7,6 +7,7 @@ import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of, of_group
 from made_plans import planned
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
@@ -20,14 +21,15 @@ def after(n, losses, shared=None, t=1, **settings):
     shared = {} if shared is None else dict(shared)
     n = torch.tensor(n).double()
     losses = torch.tensor(losses).double()
-    table = client_updates(torch.zeros(len(n), 1), t=t, cell_counts=n, cell_losses=losses)
+    theta = torch.zeros(len(n), 1)
+    table = client_updates(theta, t=t, cell_counts=n, cell_losses=losses)
     resolve("fairfb", settings).local.post_aggregate(torch.zeros(1), table, table.base, shared)
     return shared["cell_weights"]
 
 
 # two clients; in all 8 images of group 0, 6 of class 0, and 2 of group 1, one of each class
-N = [[[4.0, 2.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 0.0]]]
-LOSSES = [[[2.0, 1.0], [0.0, 0.4]], [[1.0, 0.0], [1.0, 0.0]]]
+N = [rows("4.0 2.0; 0.0 1.0"), rows("2.0 0.0; 1.0 0.0")]
+LOSSES = [rows("2.0 1.0; 0.0 0.4"), rows("1.0 0.0; 1.0 0.0")]
 
 
 def test_demographic_parity_by_hand():
@@ -69,8 +71,8 @@ def test_odds_by_hand():
 
 def test_of_errors_the_way_of_demographic_parity_is_the_gap_in_positive_decisions():
     """Wrong decisions in place of losses: group 1 says yes to 5 of 10, group 0 to 6 of 20, and the others follow."""
-    n = [[[14.0, 6.0], [7.0, 3.0], [8.0, 2.0]]]
-    errors = [[[2.0, 2.0], [3.0, 1.0], [1.0, 1.0]]]  # yes: 2 + 4 of 20, 3 + 2 of 10, 1 + 1 of 10
+    n = [rows("14.0 6.0; 7.0 3.0; 8.0 2.0")]
+    errors = [rows("2.0 2.0; 3.0 1.0; 1.0 1.0")]  # yes: 2 + 4 of 20, 3 + 2 of 10, 1 + 1 of 10
     weights = after(n, errors, alpha=0.1, t=1, rule="released")
     gaps = torch.tensor([-(0.5 - 0.3) - (0.2 - 0.3), 0.5 - 0.3, 0.2 - 0.3]).double()
     expected = 1 + 0.1 * gaps * 40 / torch.tensor([20.0, 10.0, 10.0])
@@ -97,9 +99,10 @@ def test_weights_stay_within_their_bounds_and_keep_the_weight_of_a_class(parity)
 
 def test_of_three_groups_lambdas_past_the_bound_shrink_in_proportion():
     """Losses 1, 2 and 4: lambda = 1/3 + (0, 1, 3) / sqrt(10), whose last two are divided by their sum of 1.93."""
+    losses = [rows("0.0 10.0; 0.0 20.0; 0.0 40.0")]
     weights = after(
         [[[0.0, 10.0]] * 3],
-        [[[0.0, 10.0], [0.0, 20.0], [0.0, 40.0]]],
+        losses,
         alpha=1.0,
         parity="opportunity",
     )
@@ -111,9 +114,9 @@ def test_of_three_groups_lambdas_past_the_bound_shrink_in_proportion():
 @pytest.mark.parametrize("parity", ["demographic", "opportunity", "odds"])
 def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
     for n, losses in (
-        ([[[4.0, 2.0], [2.0, 1.0]]], [[[2.0, 1.0], [1.0, 0.5]]]),
-        ([[[4.0, 2.0], [0.0, 0.0]]], [[[2.0, 1.0], [0.0, 0.0]]]),
-        ([[[0.0, 0.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]),
+        ([rows("4.0 2.0; 2.0 1.0")], [rows("2.0 1.0; 1.0 0.5")]),
+        ([rows("4.0 2.0; 0.0 0.0")], [rows("2.0 1.0; 0.0 0.0")]),
+        ([rows("0.0 0.0; 0.0 0.0")], [rows("0.0 0.0; 0.0 0.0")]),
     ):
         result = after(n, losses, alpha=0.5, parity=parity)
         expected = torch.ones(2, 2).double()
@@ -121,9 +124,9 @@ def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
 
 
 def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_ones_place():
-    old = torch.tensor([[0.5, 1.5], [1.0, 1.0], [1.0, 1.0]]).double()
-    n = [[[0.0, 0.0], [2.0, 2.0], [2.0, 2.0]]]
-    losses = [[[0.0, 0.0], [1.0, 1.0], [1.0, 2.0]]]
+    old = torch.tensor(rows("0.5 1.5; 1.0 1.0; 1.0 1.0")).double()
+    n = [rows("0.0 0.0; 2.0 2.0; 2.0 2.0")]
+    losses = [rows("0.0 0.0; 1.0 1.0; 1.0 2.0")]
     for parity in ("demographic", "opportunity"):
         weights = after(n, losses, {"cell_weights": old}, alpha=0.01, parity=parity)
         assert torch.equal(weights[0], old[0])
@@ -134,21 +137,22 @@ def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_o
 
 @pytest.mark.parametrize("parity", ["demographic", "odds"])
 def test_without_a_step_it_is_fedavg(parity):
-    theta = play("fairfb", {"alpha": 0.0, "parity": parity}, rounds=2).theta
+    settings = {"alpha": 0.0, "parity": parity}
+    theta = play("fairfb", settings, rounds=2).theta
     assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
 
 
 def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():
     net = toy_net()
-    shard = of_group(toy_shard("north", 5), [0, 1, -1, 1, 0])
+    values = [0, 1, -1, 1, 0]
+    shard = of_group(toy_shard("north", 5), values)
     shard.y[:] = torch.tensor([0, 1, 1, 0, 1])
-    client = client_of(
-        net, shard, {"cell_weights": torch.tensor([[0.5, 1.5], [0.25, 1.75]]).double()}
-    )
+    cell_weights = torch.tensor(rows("0.5 1.5; 0.25 1.75")).double()
+    client = client_of(net, shard, {"cell_weights": cell_weights})
     resolve("fairfb").local.on_round_start(net, client)
     expected = [0.5, 1.75, 1.0, 0.25, 1.5]
     assert client.per_image["weights"].tolist() == expected
-    expected = [[1, 1], [1, 1]]
+    expected = rows("1 1; 1 1")
     assert client.report["cell_counts"].tolist() == expected
 
 

@@ -17,7 +17,8 @@ RULES = {"released": "code", "original": "canonical"}
 
 def step(rule, memory, t, accuracy=CASE["acc"], n=CASE["n"], **rest):
     accuracy = torch.tensor(accuracy, dtype=torch.float64)
-    table = client_updates(torch.zeros(len(n), 1), n=n, t=t, accuracy=accuracy, **rest)
+    theta = torch.zeros(len(n), 1)
+    table = client_updates(theta, n=n, t=t, accuracy=accuracy, **rest)
     return rule.aggregate(torch.zeros(1), table, memory)[1]
 
 
@@ -63,7 +64,8 @@ def test_a_client_cut_to_zero_can_come_back():
     half = resolve("fairfed", {"beta": 1.0}).aggregator
     memory = {}
     assert step(half, memory, 2)[3] == 0
-    result = step(half, memory, 3, accuracy=[0.9, 0.1, 0.9, 0.7])[3]
+    accuracy = [0.9, 0.1, 0.9, 0.7]
+    result = step(half, memory, 3, accuracy=accuracy)[3]
     assert result > 0
 
 
@@ -73,7 +75,8 @@ def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
     weights = step(
         half, memory, 2, [0.8, 0.4], [1.0, 1.0], rows=[0, 2], roster=3
     )  # p 1/2: gaps equal, no move
-    assert weights.tolist() == pytest.approx([0.5, 0.5])
+    expected = pytest.approx([0.5, 0.5])
+    assert weights.tolist() == expected
     step(half, memory, 3, [0.8, 0.4], [3.0, 1.0], rows=[0, 2], roster=3)  # 0.75 + 0.05, 0.25 - 0.05
     lift = memory["lift"][0].item()
     assert lift == pytest.approx(0.80 / 0.75)
@@ -84,10 +87,10 @@ def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
 
 
 def test_when_all_present_stand_at_zero_the_base_weighs():
-    memory = {"lift": torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64)}
-    weights = step(
-        resolve("fairfed").aggregator, memory, 1, [0.5, 0.5], [3.0, 1.0], rows=[0, 1], roster=3
-    )
+    lift = torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64)
+    memory = {"lift": lift}
+    rule = resolve("fairfed").aggregator
+    weights = step(rule, memory, 1, [0.5, 0.5], [3.0, 1.0], rows=[0, 1], roster=3)
     assert weights.tolist() == [0.75, 0.25]
 
 
@@ -97,9 +100,9 @@ def test_client_order_does_not_matter():
     memory_of_turned = {}
     for t in (1, 2, 3):
         straight = step(half, memory, t)
-        turned = step(
-            half, memory_of_turned, t, CASE["acc"][::-1], CASE["n"][::-1], rows=[3, 2, 1, 0]
-        )
+        accuracy = CASE["acc"][::-1]
+        rows = [3, 2, 1, 0]
+        turned = step(half, memory_of_turned, t, accuracy, CASE["n"][::-1], rows=rows)
         assert_close(straight, turned.flip(0))
 
 

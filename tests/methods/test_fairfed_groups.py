@@ -36,7 +36,8 @@ def test_statistical_parity_by_hand():
 
 def test_weights_move_to_the_client_whose_unfairness_is_that_of_all():
     """Gaps 1/8 and 5/24, mean 1/6: the weights 1/2 move by 2 / 24."""
-    updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.1], group_predictions=COUNTS)
+    theta = torch.eye(2)
+    updates = client_updates(theta, t=2, accuracy=[0.9, 0.1], group_predictions=COUNTS)
     rule = resolve("fairfed", {"gap": "eod", "beta": 2.0}).aggregator
     result = rule.aggregate(torch.zeros(2), updates, {})[1].tolist()
     expected = pytest.approx([0.5 + 1 / 12, 0.5 - 1 / 12])
@@ -45,8 +46,10 @@ def test_weights_move_to_the_client_whose_unfairness_is_that_of_all():
 
 def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
     alone = table([((4, 1), (4, 3)), ((0, 0), (0, 0))], [((1, 0), (4, 1)), ((3, 3), (6, 2))])
-    assert unfairness_gaps(alone, "eod").isnan().tolist() == [True, False]
-    updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.7], group_predictions=alone)
+    result = unfairness_gaps(alone, "eod").isnan().tolist()
+    assert result == [True, False]
+    theta = torch.eye(2)
+    updates = client_updates(theta, t=2, accuracy=[0.9, 0.7], group_predictions=alone)
     _, weights = resolve("fairfed", {"gap": "eod"}).aggregator.aggregate(
         torch.zeros(2), updates, {}
     )
@@ -66,12 +69,14 @@ def test_one_client_is_as_unfair_as_all_and_the_order_of_groups_does_not_matter(
 
 def test_clients_count_predictions_of_known_groups():
     net = toy_net()
-    shard = of_group(toy_shard("north", 6), [0, 0, 1, 1, 1, -1])
+    values = [0, 0, 1, 1, 1, -1]
+    shard = of_group(toy_shard("north", 6), values)
     client = client_of(net, shard)
     resolve("fairfed", {"gap": "spd"}).aggregator.measure_global(net, client)
     counts = client.report["group_predictions"]
     assert counts.shape == (2, 3, 3)
-    assert counts.sum((1, 2)).tolist() == [2, 3]
+    result = counts.sum((1, 2)).tolist()
+    assert result == [2, 3]
     by_class = counts.sum(2)[1]
     expected = shard.y[2:5].bincount(minlength=3).tolist()
     assert by_class.tolist() == expected
@@ -89,4 +94,5 @@ def test_what_cannot_be_is_refused():
     net.attributes = {}
     with pytest.raises(UsageError, match="gap=eod needs a group attribute"):
         rule = resolve("fairfed", {"gap": "eod"}).aggregator
-        rule.measure_global(net, client_of(net, replace(toy_shard("north", 4), groups={})))
+        shard = replace(toy_shard("north", 4), groups={})
+        rule.measure_global(net, client_of(net, shard))

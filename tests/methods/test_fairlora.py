@@ -8,6 +8,7 @@ import torch
 from conftest import ROSTER, client_updates, make_chain, play, toy_clip, toy_shard
 from made_plans import planned, train
 from numpy.testing import assert_allclose
+from tables_of_numbers import rows as number_rows
 from torch import nn
 from torch.testing import assert_close
 
@@ -57,7 +58,8 @@ def test_the_resnet_has_them_on_its_convolutions_and_plain_lora_in_its_pool():
         for p in (m.A, m.B, m.S)
     )
     assert numbers == 1_147_904
-    assert count(net, ".A", ".B", ".S") == 1_147_904 + 491_520
+    result = count(net, ".A", ".B", ".S")
+    assert result == 1_147_904 + 491_520
     assert count(net, "weight", "bias") == 53_248
 
 
@@ -81,7 +83,8 @@ def test_more_groups_than_half_the_ranks_still_start_apart():
     starts = fairlora.start(6, 3, 1.0), fairlora.start(4, 2, 1.0), fairlora.start(8, 6, 1.0)[:4]
     for s in starts:
         assert len(s.unique(dim=0)) == len(s)
-    assert fairlora.start(12, 1, 1.0).shape == (1, 12)
+    result = fairlora.start(12, 1, 1.0).shape
+    assert result == (1, 12)
 
 
 @pytest.mark.parametrize(
@@ -115,18 +118,23 @@ class Two(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layer = Adapted(nn.Linear(3, 3), 2, 1.0, torch.zeros(3, 2), Groups())
-        self.pool = Adapted(nn.Linear(3, 3), 2, 1.0)
+        base = nn.Linear(3, 3)
+        singular = torch.zeros(3, 2)
+        self.layer = Adapted(base, 2, 1.0, singular, Groups())
+        base = nn.Linear(3, 3)
+        self.pool = Adapted(base, 2, 1.0)
         self.other = nn.Parameter(torch.zeros(1))
         self.register_buffer("group_prior", torch.full((3,), 1 / 3))
 
 
 N = [6.0, 2.0]
 COUNTS = torch.tensor(
-    [[3.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    number_rows("3.0 1.0 0.0; 1.0 0.0 0.0")
 ).double()  # [K, G]; 2 images of the first are unknown
-SENT = torch.tensor([[[1.0, 2], [3, 4], [5, 6]], [[5.0, 6], [70, 80], [90, 100]]])  # [K, G, r]
-OLD = torch.tensor([[0.0, 0], [0, 0], [-1, -2]])  # [G, r]
+SENT = torch.tensor(
+    [number_rows("1.0 2; 3 4; 5 6"), number_rows("5.0 6; 70 80; 90 100")]
+)  # [K, G, r]
+OLD = torch.tensor(number_rows("0.0 0; 0 0; -1 -2"))  # [G, r]
 
 
 def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
@@ -153,7 +161,7 @@ def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
 def test_singular_values_are_averaged_by_the_images_of_their_group():
     """Group 0: 3/4 and 1/4; group 1 the first client alone; group 2 nobody, so its row stays."""
     new, _, (sent, other_sent), _ = averaged()
-    expected = [[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]
+    expected = number_rows("2.0 3.0; 3.0 4.0; -1.0 -2.0")
     assert new["layer.S"].tolist() == expected
     for name in ("layer.A", "layer.B", "pool.A", "pool.B", "other"):
         expected = 0.75 * sent[name] + 0.25 * other_sent[name]
@@ -162,13 +170,14 @@ def test_singular_values_are_averaged_by_the_images_of_their_group():
 
 def test_released_shares_the_first_half_among_the_groups_that_are_there():
     new, _, _, _ = averaged({"rule": "released"})
-    expected = [[2.5, 3.0], [2.5, 4.0], [-1.0, -2.0]]
+    expected = number_rows("2.5 3.0; 2.5 4.0; -1.0 -2.0")
     assert new["layer.S"].tolist() == expected
 
 
 @pytest.mark.parametrize("settings", [{}, {"rule": "released"}])
 def test_where_no_group_is_known_every_row_stays(settings):
-    new, old, _, memory = averaged(settings, torch.zeros(2, 3).double())
+    counts = torch.zeros(2, 3).double()
+    new, old, _, memory = averaged(settings, counts)
     assert torch.equal(new["layer.S"], old["layer.S"])
     assert new["layer.A"].ne(old["layer.A"]).all()
     assert not memory["group_counts"].any()
@@ -177,7 +186,7 @@ def test_where_no_group_is_known_every_row_stays(settings):
 def test_the_moving_average_covers_singular_values_and_leaves_rows_of_absent_groups():
     new, old, _, _ = averaged(t=26)
     b = 0.999 / 2
-    expected = (1 - b) * torch.tensor([[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]) + b * OLD
+    expected = (1 - b) * torch.tensor(number_rows("2.0 3.0; 3.0 4.0; -1.0 -2.0")) + b * OLD
     assert_close(new["layer.S"], expected)
     assert torch.equal(new["layer.S"][2], old["layer.S"][2])
 
@@ -189,9 +198,8 @@ def test_the_prior_of_groups_is_that_of_all_images_seen_so_far():
     assert_close(new["group_prior"], expected)
     before = memory["group_counts"].clone()
     again = dict(memory)
-    new, *_ = averaged(
-        counts=torch.tensor([[3.0, 1, 0], [0, 2, 3]]).double(), memory=again, rows=[0, 3], roster=4
-    )
+    counts = torch.tensor(number_rows("3.0 1 0; 0 2 3")).double()
+    new, *_ = averaged(counts=counts, memory=again, rows=[0, 3], roster=4)
     expected = torch.tensor([4.0, 3.0, 3.0]) / 10
     assert_close(new["group_prior"], expected)
     assert torch.equal(memory["group_counts"], before)  # the old round stays whole
@@ -219,7 +227,8 @@ def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
     lost = sum(((t - f) ** 2).sum() for t, f in zip(true, expected)) + q[2] ** 2
     whole = sum((t**2).sum() for t in true) + (q**2).sum()
-    assert float(memory["exact_loss"]) == pytest.approx((lost / whole) ** 0.5, rel=1e-4)
+    expected = pytest.approx((lost / whole) ** 0.5, rel=1e-4)
+    assert float(memory["exact_loss"]) == expected
     assert memory["exact_loss"].ndim == 0
 
 
@@ -244,7 +253,8 @@ def test_a_client_reports_its_groups_and_its_model_holds_their_shares():
     counts = np.bincount(groups.numpy(), minlength=2)
     assert len(groups) < len(shard)
     assert set(report.columns) == {"group_counts"}
-    assert report.columns["group_counts"].tolist() == counts.tolist()
+    result = report.columns["group_counts"].tolist()
+    assert result == counts.tolist()
     assert_allclose(net.group_prior, counts / counts.sum(), rtol=1e-6)
     assert net.groups.shares is None
 
@@ -254,8 +264,10 @@ def test_groups_train_their_own_row_and_unknown_images_train_all_alike():
 
     def moved(group):
         shard = toy_shard("north")
-        shard = replace(shard, groups={"sex": torch.full_like(shard.groups["sex"], group)})
-        report, _net, layout, _ = trained(shard=shard, training=replace(SGD, weight_decay=0.0))
+        sex = torch.full_like(shard.groups["sex"], group)
+        shard = replace(shard, groups={"sex": sex})
+        training = replace(SGD, weight_decay=0.0)
+        report, _net, layout, _ = trained(shard=shard, training=training)
         start = fairlora.start(12, 2, 1.0)
         return [
             (s - start).abs().sum(1) > 0
@@ -293,7 +305,8 @@ def test_images_equal_but_for_their_group_are_scored_unlike():
 def test_uniform_is_the_mean_of_singular_values_and_unknown_groups_are_scored_so():
     _, net, _, local = trained()
     shard = toy_shard("test", 12)
-    unknown = replace(shard, groups={"sex": torch.full((12,), -1)})
+    sex = torch.full((12,), -1)
+    unknown = replace(shard, groups={"sex": sex})
     uniform = shown(net, local, shard, "uniform")
     assert_close(shown(net, local, unknown, "group"), uniform)
     with torch.no_grad():
@@ -330,7 +343,8 @@ def test_prior_gives_every_group_its_share_of_the_training_images():
     _, net, _, local = trained()
     shard = toy_shard("test", 12)
     net.group_prior.copy_(torch.tensor([1.0, 0.0]))
-    women = replace(shard, groups={"sex": torch.zeros(12, dtype=torch.int64)})
+    sex = torch.zeros(12, dtype=torch.int64)
+    women = replace(shard, groups={"sex": sex})
     expected = shown(net, local, women, "group")
     assert_close(shown(net, local, shard, "prior"), expected)
 
@@ -338,7 +352,8 @@ def test_prior_gives_every_group_its_share_of_the_training_images():
 def test_the_prior_reaches_a_finished_run(tmp_path):
     """make_chain: images alternate between f and m, and each client has 20 of them."""
     plan = planned("fairlora", {}, SGD, 1, seed=3, model="clip-tiny")
-    run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
+    path = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
+    run = open_run(path)
     run.net.group_prior.zero_()
     load_model(run, 1)
     assert run.net.group_prior.tolist() == [0.5, 0.5]
@@ -356,7 +371,8 @@ def test_the_group_that_counts_is_the_datasets_first_unless_named():
 
 def test_an_attribute_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(UsageError, match="no attribute 'age'") as error:
-        clip("clip-tiny", {"attribute": "age"}, {"sex": ["f", "m"], "race": ["a", "b"]})
+        attributes = {"sex": ["f", "m"], "race": ["a", "b"]}
+        clip("clip-tiny", {"attribute": "age"}, attributes)
     assert error.value.hint == "known: sex, race"
     with pytest.raises(UsageError, match="this dataset has none"):
         clip("clip-tiny", attributes={})
@@ -370,7 +386,8 @@ def test_an_odd_rank_is_refused():
 
 
 def test_only_what_trains_and_the_prior_travels():
-    layout = Layout(toy_clip(extend=resolve("fairlora").local.extend))
+    extend = resolve("fairlora").local.extend
+    layout = Layout(toy_clip(extend=extend))
     result = {name.rpartition(".")[2] for name in layout.shapes}
     assert result == {
         "A",
@@ -387,7 +404,9 @@ def test_only_what_trains_and_the_prior_travels():
 def test_it_resumes_to_the_same_bits_from_disk(settings, tmp_path):
     small = {"roster": ROSTER[:3], "rounds": 3, "participation": 0.6}
     states.save(tmp_path, play("fairlora", settings, until=1, **small), ROSTER[:3])
-    again = states.restore(states.saved(tmp_path)[-1], ROSTER[:3], "cpu")
+    path = states.saved(tmp_path)[-1]
+    roster = ROSTER[:3]
+    again = states.restore(path, roster, "cpu")
     result = play("fairlora", settings, state=again, **small).theta
     expected = play("fairlora", settings, **small).theta
     assert torch.equal(result, expected)
@@ -404,14 +423,14 @@ def test_the_rules_and_options_differ():
 
 @pytest.mark.parametrize("settings", [{}, {"exact": True}])
 def test_one_image_and_a_class_and_groups_nobody_has_survive(settings):
-    shards = {c: toy_shard(c, 9, absent=2) for c in ROSTER[:2]} | {
-        "east": toy_shard("east", 1, absent=2)
-    }
+    east = toy_shard("east", 1, absent=2)
+    shards = {c: toy_shard(c, 9, absent=2) for c in ROSTER[:2]} | {"east": east}
     shards = {
         c: replace(s, groups={"sex": torch.full_like(s.groups["sex"], -1)})
         for c, s in shards.items()
     }
-    state = play("fairlora", settings, shards=shards, roster=ROSTER[:3], rounds=2)
+    roster = ROSTER[:3]
+    state = play("fairlora", settings, shards=shards, roster=roster, rounds=2)
     assert state.theta.isfinite().all()
     result = state.theta[-2:].tolist()
     assert result == [0.5, 0.5]

@@ -38,14 +38,16 @@ def test_the_last_layers_are_those_with_trained_numbers():
         upper = upper_layers(layout.spans, layout.weights, count)
         names[count] = [name for name, span in layout.spans.items() if span in upper]
     assert names[1] == ["head.weight", "head.bias"]
-    assert names[2] == ["backbone.1.weight", "backbone.1.bias", *names[1]]
+    expected = ["backbone.1.weight", "backbone.1.bias", *names[1]]
+    assert names[2] == expected
     assert names[9] == list(layout.weights)
 
 
 def test_values_are_placed_in_order():
     params = torch.zeros(6)
     place(params, [slice(1, 3), slice(4, 6)], torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert params.tolist() == [0, 1, 2, 0, 3, 4]
+    expected = [0, 1, 2, 0, 3, 4]
+    assert params.tolist() == expected
 
 
 def test_one_step_on_the_weights_by_hand():
@@ -54,7 +56,8 @@ def test_one_step_on_the_weights_by_hand():
     layout = Layout(toy_net())
     spans = [layout.spans["head.weight"], layout.spans["head.bias"]]
     before = torch.full((51,), 0.5)
-    client = started({"share": 1.0, "eta": 2.0}, {"model": last, "ala_weights": before})
+    settings = {"share": 1.0, "eta": 2.0}
+    client = started(settings, {"model": last, "ala_weights": before})
 
     net = toy_net(dropout=0.0).eval()
     shard = toy_shard("north", 12)
@@ -95,7 +98,8 @@ def test_every_round_draws_images_of_its_own():
 
 def test_without_a_step_on_the_weights_it_is_fedavg():
     """W stays 1: l + (theta - l) is theta, but for rounding."""
-    ours = play("fedala", {"eta": 0.0, "most_passes": 1}, rounds=3).theta
+    settings = {"eta": 0.0, "most_passes": 1}
+    ours = play("fedala", settings, rounds=3).theta
     assert_close(ours, play("fedavg", rounds=3).theta)
 
 
@@ -109,5 +113,6 @@ def test_the_first_learning_ends_where_the_last_ten_losses_have_settled(monkeypa
         return gradient(self, net, batch, client)
 
     monkeypatch.setattr(Local, "gradient", counted)
-    started({"eta": 0.0, "share": 1.0}, {"model": other_model()})
+    settings = {"eta": 0.0, "share": 1.0}
+    started(settings, {"model": other_model()})
     assert passes == [12] * 11

@@ -1,12 +1,13 @@
 import torch
 from conftest import ROSTER, client_updates, play, toy_shards
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
 
 
 def test_models_are_averaged_by_sample_count():
-    updates = client_updates([[1.0, 0.0], [0.0, 4.0]], n=[3, 1])
+    updates = client_updates(rows("1.0 0.0; 0.0 4.0"), n=[3, 1])
     theta, weights = resolve("fedavg").aggregator.aggregate(torch.zeros(2), updates, {})
     assert theta.tolist() == [0.75, 1.0]
     assert weights.tolist() == [0.75, 0.25]
@@ -20,9 +21,11 @@ def test_one_client_gets_its_own_model_back():
 
 def test_a_doubled_client_counts_double():
     rule = resolve("fedavg").aggregator
-    updates = client_updates([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]], n=[2, 2, 1])
+    theta = rows("1.0 0.0; 1.0 0.0; 0.0 3.0")
+    updates = client_updates(theta, n=[2, 2, 1])
     twice, _ = rule.aggregate(torch.zeros(2), updates, {})
-    updates = client_updates([[1.0, 0.0], [0.0, 3.0]], n=[4, 1])
+    theta = rows("1.0 0.0; 0.0 3.0")
+    updates = client_updates(theta, n=[4, 1])
     double, _ = rule.aggregate(torch.zeros(2), updates, {})
     assert_close(twice, double)
 

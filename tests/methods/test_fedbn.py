@@ -21,7 +21,8 @@ def test_batch_norm_layers_are_kept_by_type_whatever_their_name():
 
 def test_the_global_model_holds_no_batch_norm():
     net = toy_net()
-    layout = Layout(net, resolve("fedbn").local.personal_tensors(net))
+    personal = resolve("fedbn").local.personal_tensors(net)
+    layout = Layout(net, personal)
     assert not OWN & set(layout.shapes)
     assert set(layout.own_shapes) == OWN
     assert len(play("fedbn").theta) == layout.size == len(Layout(toy_net()).read()) - 16
@@ -29,7 +30,8 @@ def test_the_global_model_holds_no_batch_norm():
 
 def test_what_is_averaged_differs_from_fedavg_after_two_rounds():
     net = toy_net()
-    shared = Layout(net, resolve("fedbn").local.personal_tensors(net))
+    personal = resolve("fedbn").local.personal_tensors(net)
+    shared = Layout(net, personal)
     whole = Layout(toy_net())
     ours = shared.named(play("fedbn", until=2).theta)
     plain = whole.named(play("fedavg", until=2).theta)
@@ -46,7 +48,8 @@ def test_every_client_has_layers_of_its_own():
 def test_a_lone_client_trains_as_under_fedavg():
     """With nobody to average with, it is no matter what stays at home."""
     net = toy_net()
-    layout = Layout(net, resolve("fedbn").local.personal_tensors(net))
+    personal = resolve("fedbn").local.personal_tensors(net)
+    layout = Layout(net, personal)
     whole = Layout(toy_net())
     ours = play("fedbn", roster=["north"])
     plain = play("fedavg", roster=["north"])
@@ -83,7 +86,8 @@ def test_adam_and_frozen_statistics_work():
 
 def test_a_first_visit_does_not_start_from_the_layers_of_the_client_before():
     forward = play("fedbn", rounds=1)
-    backward = play("fedbn", rounds=1, roster=ROSTER[::-1])
+    roster = ROSTER[::-1]
+    backward = play("fedbn", rounds=1, roster=roster)
     for client in ROSTER:
         expected = backward.clients[client]["own"]
         assert torch.equal(forward.clients[client]["own"], expected)

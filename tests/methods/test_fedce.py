@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
 from made_plans import planned
+from tables_of_numbers import rows as number_rows
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
@@ -37,9 +38,8 @@ def test_weights_are_those_of_the_released_code_round_by_round():
             name: torch.tensor(case[name], dtype=torch.float64)
             for name in ("cos", "minus_val", "coef")
         }
-        table = client_updates(
-            updates(r), t=r + 1, without_me=torch.tensor(CASE["minus_bacc"][r], dtype=torch.float64)
-        )
+        without_me = torch.tensor(CASE["minus_bacc"][r], dtype=torch.float64)
+        table = client_updates(updates(r), t=r + 1, without_me=without_me)
         _, weights = rule.aggregate(theta, table, memory)
         assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
         result = 1 - memory["without_me"] / (r + 1)
@@ -58,8 +58,8 @@ def test_two_clients_by_hand_in_both_modes():
     ):
         rule = resolve("fedce", {"mode": mode}).aggregator
         memory = {}
-        updates = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
-        later_updates = client_updates([[1.0, 0.0], [0.0, 2.0]], t=2, without_me=[0.2, 0.6])
+        updates = client_updates(number_rows("1.0 0.0; 3.0 4.0"), t=1, without_me=[0.0, 0.0])
+        later_updates = client_updates(number_rows("1.0 0.0; 0.0 2.0"), t=2, without_me=[0.2, 0.6])
         result = rule.aggregate(torch.zeros(2), updates, memory)[1].tolist()
         assert result == pytest.approx([0.5, 0.5])
         theta, weights = rule.aggregate(torch.zeros(2), later_updates, memory)
@@ -83,21 +83,25 @@ def test_cosines_are_those_of_the_vectors_and_leave_statistics_out():
     c = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
     u = (table.theta - theta)[:, :5].double()
     expected = [torch.cosine_similarity(u[k], c @ u - c[k] * u[k], dim=0).item() for k in range(4)]
-    assert cosines(theta, table, c).tolist() == pytest.approx(expected)
+    result = cosines(theta, table, c).tolist()
+    assert result == pytest.approx(expected)
 
 
 def test_a_zero_update_has_cosine_zero_and_nothing_left_is_uniform():
-    table = client_updates([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]], without_me=[0.0, 0.0, 0.0])
+    theta = number_rows("0.0 0.0; 1.0 0.0; 1.0 0.0")
+    table = client_updates(theta, without_me=[0.0, 0.0, 0.0])
     third = torch.full((3,), 1 / 3, dtype=torch.float64)
     result = cosines(torch.zeros(2), table, third).tolist()
     assert result == pytest.approx([0, 1, 1])
-    perfect = client_updates([[1.0, 0.0]] * 2, without_me=[1.0, 1.0])  # G and M add up to 0
+    theta = [[1.0, 0.0]] * 2
+    perfect = client_updates(theta, without_me=[1.0, 1.0])  # G and M add up to 0
     result = resolve("fedce").aggregator.aggregate(torch.zeros(2), perfect, {})[1].tolist()
     assert result == [
         0.5,
         0.5,
     ]
-    alone = client_updates([[1.0, 0.0]], without_me=[0.0])
+    theta = [[1.0, 0.0]]
+    alone = client_updates(theta, without_me=[0.0])
     result = resolve("fedce").aggregator.aggregate(torch.zeros(2), alone, {})[1].tolist()
     assert result == [1.0]
 
@@ -173,12 +177,12 @@ def test_the_original_measures_on_the_validation_part():
     val = toy_shard("other", 12)
     layout = Layout(net)
     theta = layout.read()
-    task = ClientTask(
-        "north", 0, 2, 2, 1, theta, {"contribution": torch.tensor([0.0])}, {"fedce_last": theta}
-    )
+    shared = {"contribution": torch.tensor([0.0])}
+    task = ClientTask("north", 0, 2, 2, 1, theta, shared, {"fedce_last": theta})
     visit = ClientRound("north", 0, 2, 2, 0.1, theta, {}, layout, shard, None, {})
+    original = probes.balanced_accuracy(net, visit, val)
     expected = {
-        "original": probes.balanced_accuracy(net, visit, val),
+        "original": original,
         "released": probes.balanced_accuracy(net, visit),
     }
     assert expected["original"] != expected["released"]
@@ -207,11 +211,14 @@ def test_client_order_does_not_matter():
     memory = {}
     memory_of_turned = {}
     for t, b in ((1, [0.0, 0.0, 0.0]), (2, [0.5, 0.2, 0.9])):
-        u = torch.tensor([[1.0, 0.2], [0.3, -1.0], [2.0, 1.0]]) * t
+        u = torch.tensor(number_rows("1.0 0.2; 0.3 -1.0; 2.0 1.0")) * t
         _, straight = rule.aggregate(torch.zeros(2), client_updates(u, t=t, without_me=b), memory)
+        without_me = b[::-1]
+        rows = [2, 1, 0]
+        theta = u.flip(0)
         _, turned = rule.aggregate(
             torch.zeros(2),
-            client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]),
+            client_updates(theta, t=t, rows=rows, without_me=without_me),
             memory_of_turned,
         )
         assert_close(straight, turned.flip(0))

@@ -13,7 +13,8 @@ def test_correlations_by_hand():
     """Two features that rise together and one that is uncorrelated with both: 5 of 9 squares are 1."""
     a = torch.tensor([1.0, 1.0, -1.0, -1.0])
     b = torch.tensor([1.0, -1.0, 1.0, -1.0])
-    result = correlation(torch.stack([a, 2 * a + 5, b], 1)).item()
+    features = torch.stack([a, 2 * a + 5, b], 1)
+    result = correlation(features).item()
     assert result == pytest.approx(5 / 9)
 
 
@@ -21,7 +22,8 @@ def test_the_released_penalty_by_hand():
     """Four images: 2 of 6 squares outside the diagonal are 1, times 3 * 3 / 4."""
     a = torch.tensor([1.0, 1.0, -1.0, -1.0])
     b = torch.tensor([1.0, -1.0, 1.0, -1.0])
-    result = released(torch.stack([a, 2 * a + 5, b], 1)).item()
+    features = torch.stack([a, 2 * a + 5, b], 1)
+    result = released(features).item()
     expected = pytest.approx(2 / 6 * 9 / 4)
     assert result == expected
     assert released(torch.randn(1, 3)).item() == released(torch.randn(4, 1)).item() == 0
@@ -53,7 +55,8 @@ def test_constant_features_and_a_single_image_have_no_correlation():
     value.backward()
     assert value.item() == 0
     assert features.grad.isfinite().all()
-    assert correlation(torch.randn(1, 3)).item() == 0
+    result = correlation(torch.randn(1, 3)).item()
+    assert result == 0
 
 
 @pytest.mark.parametrize(("rule", "penalty"), [("paper", correlation), ("released", released)])

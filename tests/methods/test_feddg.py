@@ -38,7 +38,8 @@ def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_i
     layout = client.layout
     local.on_round_start(net, client)
     mix = client.per_image["mix"]
-    assert len(set(mix.flatten().tolist())) == 6
+    result = len(set(mix.flatten().tolist()))
+    assert result == 6
     assert mix.min() >= 0
     assert mix.max() <= 1
     batch = with_own(shard.batch(torch.arange(6)), client)
@@ -92,7 +93,9 @@ def test_a_client_sees_the_spectra_of_others_alone_and_trains_plainly_without_an
     local = resolve("feddg").local
     net = toy_net()
     spectra = torch.arange(3.0).view(3, 1, 1, 1, 1).expand(3, 2, 1, 1, 1)
-    updates = client_updates(torch.zeros(3, 1), rows=[2, 0, 3], roster=4, amplitudes=spectra)
+    theta = torch.zeros(3, 1)
+    rows = [2, 0, 3]
+    updates = client_updates(theta, rows=rows, roster=4, amplitudes=spectra)
     shared = {}
     local.post_aggregate(torch.zeros(1), updates, updates.base, shared)
     client = client_of(net, toy_shard("north", 4), shared)  # of row 0
@@ -121,8 +124,11 @@ def test_with_its_own_amplitudes_and_no_inner_step_a_step_is_twice_as_long():
     shared = {"amplitudes": spectrum[None], "amplitude_rows": torch.tensor([1])}
 
     def moved(spec, settings, shared):
-        task = ClientTask("north", 0, 2, 3, 0, Layout(toy_net(dropout=0.0)).read(), shared, {})
-        report = run_client(resolve(spec, settings), net, layout, toy_shard("north", 1), task, SGD)
+        theta = Layout(toy_net(dropout=0.0)).read()
+        task = ClientTask("north", 0, 2, 3, 0, theta, shared, {})
+        method = resolve(spec, settings)
+        shard = toy_shard("north", 1)
+        report = run_client(method, net, layout, shard, task, SGD)
         return (report.theta - task.theta)[: layout.trainable]
 
     net.eval()

@@ -10,7 +10,9 @@ from fedcli.methods import resolve
 
 
 def weights(d, settings=None, n=(3, 1)):
-    table = client_updates(torch.eye(2), n=n, discrepancy=torch.tensor(d).double())
+    discrepancy = torch.tensor(d).double()
+    theta = torch.eye(2)
+    table = client_updates(theta, n=n, discrepancy=discrepancy)
     return resolve("feddisco", settings).aggregator.aggregate(torch.zeros(2), table, {})[1].tolist()
 
 
@@ -21,7 +23,8 @@ def test_weights_by_hand():
     expected = pytest.approx([0.8, 0.2])
     assert result == expected
     expected = pytest.approx([0.75 / 0.85, 0.1 / 0.85])
-    assert weights([0.2, 0.5], {"measure": "l2"}) == expected
+    result = weights([0.2, 0.5], {"measure": "l2"})
+    assert result == expected
 
 
 def test_discrepancies_by_hand():
@@ -35,13 +38,17 @@ def test_discrepancies_by_hand():
 
 
 def test_limits():
-    result = weights([1.0, 2.0], {"a": 0.0, "b": 0.0})
+    settings = {"a": 0.0, "b": 0.0}
+    result = weights([1.0, 2.0], settings)
     assert result == [0.75, 0.25]
-    result = weights([1.0, 2.0], {"a": 0.0, "b": 1e9})
+    settings = {"a": 0.0, "b": 1e9}
+    result = weights([1.0, 2.0], settings)
     assert result == pytest.approx([0.5, 0.5])
-    assert weights([5.0, 5.0], {"measure": "l2"}) == [0.75, 0.25]  # none above 0
+    result = weights([5.0, 5.0], {"measure": "l2"})
+    assert result == [0.75, 0.25]  # none above 0
     expected = pytest.approx([0.85 / 1.2, 0.35 / 1.2])
     assert weights([0.0, 0.0]) == expected
     plain = play("fedavg", rounds=2).theta
-    result = play("feddisco", {"a": 0.0, "b": 0.0}, rounds=2).theta
+    settings = {"a": 0.0, "b": 0.0}
+    result = play("feddisco", settings, rounds=2).theta
     assert_close(result, plain)

@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.federation.client import ClientTask, Training, run_client
@@ -50,7 +51,8 @@ def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
     shared = {}
     theta = torch.tensor([1.0, 1.0, 7.0])
     p = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    table = client_updates(torch.zeros(2, 3), moved=[[1.0, 0.0], [3.0, -2.0]])
+    moved = rows("1.0 0.0; 3.0 -2.0")
+    table = client_updates(torch.zeros(2, 3), moved=moved)
     model = local.post_aggregate(theta, table, p, shared)
     # sum p D = (0.25 + 2.25, -1.5) = (2.5, -1.5); h = (-0.25, 0.15); -h / 0.1 = (2.5, -1.5)
     assert_close(model, torch.tensor([3.5, -0.5, 7.0]))
@@ -63,7 +65,9 @@ def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
 def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
     """Two of eight took part: 1/8 of each move when all count alike, 2/8 of the weighted mean otherwise."""
     p = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    table = client_updates(torch.zeros(2, 1), moved=[[1.0], [3.0]], rows=[1, 5], roster=8)
+    moved = [[1.0], [3.0]]
+    theta = torch.zeros(2, 1)
+    table = client_updates(theta, moved=moved, rows=[1, 5], roster=8)
     for control, expected in (("uniform", 4 / 8), ("weighted", 2.5 * 2 / 8)):
         local = resolve("feddyn", {"control": control}).local
         result = local.post_aggregate(torch.zeros(1), table, p, {})
@@ -94,7 +98,8 @@ def test_without_a_penalty_clients_train_as_in_fedavg():
     """The server still adds the mean move, so the first round goes twice as far."""
     start = Layout(toy_net()).read()[:95]
     plain = play("fedavg", rounds=1).theta
-    twice = play("feddyn", {"alpha": 0.0, "clip": 1e9}, rounds=1).theta
+    settings = {"alpha": 0.0, "clip": 1e9}
+    twice = play("feddyn", settings, rounds=1).theta
     result = twice[:95] - start
     expected = 2 * (plain[:95] - start)
     assert_close(result, expected, atol=1e-6, rtol=1e-5)
@@ -110,7 +115,8 @@ def test_gradients_are_cut_at_the_norm_of_clip():
     method = resolve("feddyn", {"clip": 0.01})
     report = run_client(method, net, layout, toy_shard("north"), task, training)
     result = (report.theta - start)[: layout.trainable].norm().item()
-    assert result == pytest.approx(0.1 * 0.01, rel=1e-3)
+    expected = pytest.approx(0.1 * 0.01, rel=1e-3)
+    assert result == expected
 
 
 def test_the_mean_of_all_moves_is_that_of_the_clients_memories():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_shard
+from tables_of_numbers import rows as number_rows
 from torch.testing import assert_close
 
 from fedcli.methods import fedfv, resolve
@@ -40,7 +41,7 @@ def test_two_clients_by_hand():
     (1, 0) - (-1/2)(-1, 1) = (0.5, 0.5); (-1, 1) - (-1)(1, 0) = (0, 1). Mean (0.25, 0.75), of squared length
     0.625; the raw mean is (0, 0.5), of squared length 0.25: stretched by sqrt(0.4)."""
     rule = resolve("fedfv", {"protect": 0.0}).aggregator
-    table = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0])
+    table = client_updates(number_rows("-1.0 0.0; 1.0 -1.0"), loss_before=[1.0, 2.0])
     theta, weights = rule.aggregate(torch.zeros(2), table, {})
     expected = -torch.tensor([0.25, 0.75]) * 0.4**0.5
     assert_close(theta, expected)
@@ -50,12 +51,12 @@ def test_two_clients_by_hand():
 def test_the_largest_losses_are_protected():
     """The case above with alpha 0.5: the second client, ceil(1 * 0.5) = 1 on, keeps (-1, 1)."""
     rule = resolve("fedfv", {"protect": 0.5}).aggregator
-    updates = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0])
+    updates = client_updates(number_rows("-1.0 0.0; 1.0 -1.0"), loss_before=[1.0, 2.0])
     theta, _ = rule.aggregate(torch.zeros(2), updates, {})
     mean = torch.tensor([-0.25, 0.75])  # ((0.5, 0.5) + (-1, 1)) / 2
     expected = -mean / mean.norm() * 0.5
     assert_close(theta, expected)
-    updates = client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[2.0, 1.0])
+    updates = client_updates(number_rows("-1.0 0.0; 1.0 -1.0"), loss_before=[2.0, 1.0])
     turned, _ = rule.aggregate(torch.zeros(2), updates, {})
     assert not torch.allclose(theta, turned)
 
@@ -96,7 +97,7 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
         theta, local, loss = case(100 * seed + t, k=2, size=size)
         updates = client_updates(local, t=t, rows=rows, roster=6, loss_before=loss)
         after, _ = rule.aggregate(theta, updates, memory)
-        groups = {1: [], 2: [], 3: [[0, 1], [2, 3]], 4: [[3], [4, 5]]}[t]
+        groups = {1: [], 2: [], 3: number_rows("0 1; 2 3"), 4: [[3], [4, 5]]}[t]
         expected = direct(
             theta,
             local,
@@ -158,13 +159,15 @@ def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
 
 
 def test_with_everybody_protected_and_nothing_external_it_is_fedavg():
-    result = play("fedfv", {"protect": 1.0, "weights": "samples"}).theta
+    settings = {"protect": 1.0, "weights": "samples"}
+    result = play("fedfv", settings).theta
     assert torch.equal(result, play("fedavg").theta)
 
 
 def test_updates_that_agree_are_averaged():
+    loss_before = [1.0, 2.0, 3.0]
     table = client_updates(
-        [[1.0, 2.0], [2.0, 1.0], [3.0, 0.0]], n=[1, 1, 2], loss_before=[1.0, 2.0, 3.0]
+        number_rows("1.0 2.0; 2.0 1.0; 3.0 0.0"), n=[1, 1, 2], loss_before=loss_before
     )
     for weights, mean in (("uniform", [2.0, 1.0]), ("samples", [2.25, 0.75])):
         theta, _ = resolve("fedfv", {"weights": weights}).aggregator.aggregate(
@@ -175,7 +178,7 @@ def test_updates_that_agree_are_averaged():
 
 def test_opposite_updates_leave_the_model_where_it_is():
     rule = resolve("fedfv", {"protect": 0.0}).aggregator
-    table = client_updates([[1.0, 2.0], [-3.0, -6.0]], loss_before=[1.0, 2.0])
+    table = client_updates(number_rows("1.0 2.0; -3.0 -6.0"), loss_before=[1.0, 2.0])
     theta, _ = rule.aggregate(torch.zeros(2), table, {})
     assert_close(theta, torch.zeros(2), atol=1e-6, rtol=0)
     updates = client_updates([[1.0, 1.0]] * 2, loss_before=[1.0, 2.0])
@@ -187,7 +190,7 @@ def test_statistics_are_averaged_and_never_projected():
     layout = flat_layout(3)
     layout.trainable = 2
     table = client_updates(
-        [[-1.0, 0.0, 4.0], [1.0, -1.0, 8.0]], layout=layout, n=[3, 1], loss_before=[1.0, 2.0]
+        number_rows("-1.0 0.0 4.0; 1.0 -1.0 8.0"), layout=layout, n=[3, 1], loss_before=[1.0, 2.0]
     )
     theta, _ = resolve("fedfv").aggregator.aggregate(torch.zeros(3), table, {})
     assert theta[2].item() == 5.0

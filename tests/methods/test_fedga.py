@@ -20,8 +20,9 @@ TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, bat
 
 
 def step(rule, memory, t, gap, rounds=10, **rest):
+    theta = torch.zeros(len(gap), 1)
     table = client_updates(
-        torch.zeros(len(gap), 1),
+        theta,
         t=t,
         rounds=rounds,
         gap=torch.tensor(gap, dtype=torch.float64),
@@ -33,7 +34,8 @@ def step(rule, memory, t, gap, rounds=10, **rest):
 def test_released_weights_are_those_of_the_released_code():
     rule = resolve("fedga", {"rule": "released"}).aggregator
     memory = {}
-    result = step(rule, memory, 1, [0.0] * 4).tolist()
+    gap = [0.0] * 4
+    result = step(rule, memory, 1, gap).tolist()
     assert result == [0.25] * 4
     for r, expected in zip(CASE["rounds"], CASE["weights"], strict=True):
         weights = step(rule, memory, r + 1, CASE["gap_raw"], rounds=CASE["T"])
@@ -47,13 +49,15 @@ def test_original_weights_by_hand():
     result = step(rule, memory, 1, [0.0, 0.0]).tolist()
     assert result == [0.5, 0.5]
     # 0.5 + 0.09, 0.5 - 0.09 * 1/2, not centred: sum 1.045
-    result = step(rule, memory, 2, [0.4, -0.2]).tolist()
+    gap = [0.4, -0.2]
+    result = step(rule, memory, 2, gap).tolist()
     expected = pytest.approx([0.59 / 1.045, 0.455 / 1.045])
     assert result == expected
     before = memory["weights"].tolist()
     after = [before[0] + 0.08 * 0.25, before[1] + 0.08]
     expected = pytest.approx([w / sum(after) for w in after])
-    assert step(rule, memory, 3, [0.1, 0.4]).tolist() == expected
+    result = step(rule, memory, 3, [0.1, 0.4]).tolist()
+    assert result == expected
 
 
 def test_released_cuts_after_dividing_and_original_before():
@@ -63,7 +67,8 @@ def test_released_cuts_after_dividing_and_original_before():
     memory = {}
     # d/K = 20 * 0.05 / 4 = 0.25 at round 1; centred gap 1.5, -0.5 -> 1, -1/3: 0.5, 1/6, 1/6, 1/6
     expected = pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
-    assert step(released, memory, 1, gap).tolist() == expected
+    result = step(released, memory, 1, gap).tolist()
+    assert result == expected
     for _ in range(3):  # 3/4 and 1/12; 1 and 0; 5/4 and -1/12, cut and not divided again
         weights = step(released, memory, 1, gap)
     expected = pytest.approx([1.25, 0.0, 0.0, 0.0])
@@ -78,8 +83,11 @@ def test_released_cuts_after_dividing_and_original_before():
 def test_clients_whose_gap_is_largest_gain_and_order_does_not_matter():
     for rule in ("original", "released"):
         half = resolve("fedga", {"rule": rule}).aggregator
-        straight = step(half, {}, 2, [0.1, 0.5, 0.3])
-        turned = step(half, {}, 2, [0.3, 0.5, 0.1], rows=[2, 1, 0])
+        gap = [0.1, 0.5, 0.3]
+        straight = step(half, {}, 2, gap)
+        rows = [2, 1, 0]
+        gap = [0.3, 0.5, 0.1]
+        turned = step(half, {}, 2, gap, rows=rows)
         assert_close(straight, turned.flip(0))
         assert straight.argmax() == 1
         assert straight.argmin() == 0
@@ -97,7 +105,8 @@ def test_gaps_of_zero_and_steps_of_zero_leave_weights_uniform(rule):
     ).tolist()
     assert result == [0.5, 0.5]
     released = resolve("fedga", {"rule": "released"}).aggregator
-    result = step(released, {}, 2, [0.3, 0.3, 0.3]).tolist()
+    gap = [0.3, 0.3, 0.3]
+    result = step(released, {}, 2, gap).tolist()
     expected = pytest.approx([1 / 3] * 3)
     assert result == expected
 
@@ -145,8 +154,9 @@ def test_the_original_measures_on_the_validation_part_and_the_released_rule_does
         report = run_client(method, net, layout, shard, task, TRAINING, val=val)
         layout.load(report.theta)
         client = ClientRound("north", 0, 1, 2, 0.1, report.theta, {}, layout, shard, None, {})
+        original = probes.mean_loss(net, client, val)
         losses = {
-            "original": probes.mean_loss(net, client, val),
+            "original": original,
             "released": probes.mean_loss(net, client),
         }
         assert report.memory["fedga_loss"] == losses[rule]

@@ -39,7 +39,8 @@ def one_round(spec, settings, shared=None, memory=None):
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     task = ClientTask("north", 0, 1, 3, 1, layout.read(), shared or {}, memory or {})
-    return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, SGD), layout
+    method = resolve(spec, settings)
+    return run_client(method, net, layout, toy_shard("north"), task, SGD), layout
 
 
 def test_a_step_is_fedsams_plus_the_correction():
@@ -51,7 +52,8 @@ def test_a_step_is_fedsams_plus_the_correction():
     sharp, _ = one_round("fedsam", {"rho": 0.05})
     expected = sharp.theta[:t] - 0.1 * (c - mine)
     assert_close(report.theta[:t], expected)
-    start = Layout(toy_net(dropout=0.0)).read()[:t]
+    net = toy_net(dropout=0.0)
+    start = Layout(net).read()[:t]
     expected = (start - sharp.theta[:t]) / 0.1
     assert_close(report.memory["control"], expected, atol=1e-5, rtol=1e-4)
 

@@ -52,9 +52,11 @@ def test_a_clients_loss_by_hand():
     """Three images are of class 0, one of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
     local = resolve("fedgela").local
     net = toy_net(dropout=0.0)
-    client = client_of(net, of_classes([0, 0, 1, 0]))
+    shard = of_classes([0, 0, 1, 0])
+    client = client_of(net, shard)
     local.on_round_start(net, client)
-    assert client.scratch["shares"].tolist() == [2.25, 0.75, 0.0]
+    result = client.scratch["shares"].tolist()
+    assert result == [2.25, 0.75, 0.0]
     batch = next(client.shard.in_order())
     net.forward = lambda x: torch.tensor([[1.0, 2.0, 3.0]]).expand(len(x), 3)
     total = math.exp(2.25) + math.exp(1.5) + 1
@@ -108,7 +110,8 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
     )
     result = (theta - start)[moving].norm().item()
-    assert result == pytest.approx(0.1 * 0.01, rel=1e-3)
+    expected = pytest.approx(0.1 * 0.01, rel=1e-3)
+    assert result == expected
 
 
 def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_classes_by_them():
@@ -143,9 +146,8 @@ def test_another_run_starts_with_its_classifier_too(tmp_path):
     training = Training(optimizer="sgd", lr=0.1)
     plan = planned("fedgela", {}, training, 1, model="cnn")
     run = train(data, plan, work=tmp_path)
-    again = planned(
-        "fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent)
-    )
+    weights = str(run.parent)
+    again = planned("fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=weights)
     before, after = (
         read_tensors(path.parent / "models" / "00001.h5")
         for path in (run, train(data, again, work=tmp_path))

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
@@ -18,9 +19,8 @@ def test_released_rule_gives_the_released_masks_weights_and_models():
     theta = torch.tensor(case["w0"], dtype=torch.float32)
     memory = {}
     for r in case["rounds"]:
-        table = client_updates(
-            theta + torch.tensor(r["delta"]), layout=layout, rounds=len(case["rounds"])
-        )
+        rounds = len(case["rounds"])
+        table = client_updates(theta + torch.tensor(r["delta"]), layout=layout, rounds=rounds)
         mask = rule.consistent(theta, table, dict(memory))
         assert mask.int().tolist() == r["mask_code"]
         theta, weights = rule.aggregate(theta, table, memory)
@@ -35,7 +35,7 @@ def test_paper_rule_by_hand():
     theta = torch.zeros(2)
     memory = {}
     # round 1: each coordinate agrees with itself (1 of 1), all kept. d = 3^2+4^2 = 25 and 0+5^2 = 25: shares 1/2, 1/2
-    updates = client_updates([[3.0, 4.0], [0.0, -5.0]], t=1)
+    updates = client_updates(rows("3.0 4.0; 0.0 -5.0"), t=1)
     theta, weights = rule.aggregate(theta, updates, memory)
     assert weights.tolist() == [0.5, 0.5]
     assert_close(theta, torch.tensor([1.5, -0.5]))
@@ -43,7 +43,7 @@ def test_paper_rule_by_hand():
     # client 1 moves (0, -4): zero counts as a rise, as in round 1; both kept; d = 16.
     # shares 1/5 and 4/5; pull = 0.5*0.25 + 0.5*share = 0.225 and 0.525 (round 1: pull 0.5*0.5 = 0.25)
     # p = 0.5 + pull = 0.725 and 1.025, normalised by 1.75
-    updates = client_updates(theta + torch.tensor([[-1.0, 2.0], [0.0, -4.0]]), t=2)
+    updates = client_updates(theta + torch.tensor(rows("-1.0 2.0; 0.0 -4.0")), t=2)
     theta, weights = rule.aggregate(theta, updates, memory)
     expected = torch.tensor([0.725 / 1.75, 1.025 / 1.75], dtype=torch.float64)
     assert_close(weights, expected)
@@ -63,7 +63,7 @@ def test_a_share_exactly_at_tau_is_no_matter_of_rounding(rule, tau, past):
 
 
 def test_without_filter_and_pull_it_is_the_uniform_mean():
-    table = client_updates([[1.0, 3.0], [2.0, -1.0], [6.0, 1.0]], n=[5, 1, 1])
+    table = client_updates(rows("1.0 3.0; 2.0 -1.0; 6.0 1.0"), n=[5, 1, 1])
     theta, weights = resolve("fedheal", {"tau": 0.0, "beta": 0.0}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
@@ -73,7 +73,8 @@ def test_without_filter_and_pull_it_is_the_uniform_mean():
 
 
 def test_filter_alone_keeps_the_base_weights():
-    table = client_updates([[1.0, 3.0], [2.0, -1.0]], n=[3, 1])
+    theta = rows("1.0 3.0; 2.0 -1.0")
+    table = client_updates(theta, n=[3, 1])
     _, weights = resolve("fedheal", {"parts": "fphl"}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
@@ -107,7 +108,7 @@ def test_when_nobody_moves_weights_stay():
     rule = resolve("fedheal").aggregator
     memory = {}
     theta = torch.zeros(2)
-    updates = client_updates([[1.0, 0.0], [3.0, 0.0]])
+    updates = client_updates(rows("1.0 0.0; 3.0 0.0"))
     theta, weights = rule.aggregate(theta, updates, memory)
     updates = client_updates(theta.expand(2, -1), t=2)
     _, weights_after = rule.aggregate(theta, updates, memory)
@@ -118,9 +119,9 @@ def test_absent_clients_keep_their_history():
     rule = resolve("fedheal").aggregator
     memory = {}
     theta = torch.zeros(2)
-    updates = client_updates([[1.0, 1.0], [2.0, 2.0]], rows=[0, 2], roster=3)
+    updates = client_updates(rows("1.0 1.0; 2.0 2.0"), rows=[0, 2], roster=3)
     rule.aggregate(theta, updates, memory)
-    updates = client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[1, 2], roster=3, t=2)
+    updates = client_updates(rows("1.0 1.0; 5.0 2.0"), rows=[1, 2], roster=3, t=2)
     rule.aggregate(theta, updates, memory)
     assert memory["seen"].tolist() == [1, 1, 2]
     assert memory["rounds"].tolist() == [2, 2, 3]
@@ -129,7 +130,8 @@ def test_absent_clients_keep_their_history():
 def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
     rule = resolve("fedheal", {"rule": "paper"}).aggregator
     memory = {}
-    table = client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[0, 2], roster=3)
+    theta = rows("1.0 1.0; 5.0 2.0")
+    table = client_updates(theta, rows=[0, 2], roster=3)
     for _ in range(2):
         rule.aggregate(torch.zeros(2), table, memory)
         assert memory["p"][1] == 1 / 3
@@ -140,14 +142,15 @@ def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
 def test_history_of_twenty_resnet18_clients_fits_in_250_megabytes():
     layout = flat_layout(11_200_000)
     memory = {}
-    table = client_updates(torch.ones(1, 11_200_000), layout=layout, roster=20, rounds=200)
+    theta = torch.ones(1, 11_200_000)
+    table = client_updates(theta, layout=layout, roster=20, rounds=200)
     resolve("fedheal").aggregator.aggregate(torch.zeros(11_200_000), table, memory)
     assert sum(m.nbytes for m in memory.values()) < 250e6
 
 
 def test_client_order_does_not_matter():
-    a = [[1.0, 3.0], [2.0, -1.0]]
-    b = [[-1.0, 1.0], [2.0, 2.0]]
+    a = rows("1.0 3.0; 2.0 -1.0")
+    b = rows("-1.0 1.0; 2.0 2.0")
     rule = resolve("fedheal").aggregator
     theta = torch.zeros(2)
     memory = {}

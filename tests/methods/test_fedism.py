@@ -29,7 +29,8 @@ def test_weights_follow_sharpness_as_in_equations_16_and_18():
     for t, (sharpness, expected) in enumerate(
         ((case["S_t1"], case["w1"]), (case["S_t2"], case["w2"])), 1
     ):
-        updates = client_updates(torch.zeros(4, 2), sharpness=sharpness, t=t)
+        theta = torch.zeros(4, 2)
+        updates = client_updates(theta, sharpness=sharpness, t=t)
         _, weights = rule.aggregate(torch.zeros(2), updates, memory)
         assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6)
 
@@ -39,7 +40,8 @@ def test_beta_is_the_share_of_this_round_in_the_moving_average():
     rule = resolve("fedism-plus", {"q": 1.0, "beta": 0.25}).aggregator
     memory = {}
     for t, sharpness in ((1, [1.0, 3.0]), (2, [2.0, 2.0])):
-        updates = client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t)
+        theta = torch.zeros(2, 2)
+        updates = client_updates(theta, sharpness=sharpness, t=t)
         _, weights = rule.aggregate(torch.zeros(2), updates, memory)
     expected = pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
     assert weights.tolist() == expected
@@ -65,7 +67,8 @@ def test_perturbation_radius_grows_as_in_equation_12():
     expected = pytest.approx({1: 0.0057735, 75: 0.05, 300: 0.1}, rel=1e-5)
     assert radii == expected
     fixed = resolve("fedism").local
-    assert perturbation_radius(fixed, SimpleNamespace(round=3, rounds=300)) == 0.05
+    result = perturbation_radius(fixed, SimpleNamespace(round=3, rounds=300))
+    assert result == 0.05
 
 
 def test_sharpness_is_the_rise_of_the_loss_one_step_uphill():
@@ -141,7 +144,8 @@ def test_running_statistics_move_once_a_step():
 
 def test_salt_without_a_perturbation_radius_is_fedavg():
     still = {"dropout": 0.0}  # with dropout the two passes of a step draw two masks
-    result = play("salt", {"rho": 0.0, "alpha": 0.0}, **still).theta
+    settings = {"rho": 0.0, "alpha": 0.0}
+    result = play("salt", settings, **still).theta
     expected = play("fedavg", **still).theta
     assert torch.equal(result, expected)
 
@@ -150,14 +154,16 @@ def test_saga_by_loss_without_a_perturbation_radius_is_q_weights():
     """SAGA(L) at rho 0 and beta 1 weighs by loss ** q: FedISM+ specs 3.8."""
     loss = torch.tensor([0.8, 0.5, 0.4, 1.6])
     rule = resolve("saga", {"state": "loss", "rho": 0.0, "beta": 1.0, "q": 2.0}).aggregator
-    updates = client_updates(torch.zeros(4, 1), loss=loss)
+    theta = torch.zeros(4, 1)
+    updates = client_updates(theta, loss=loss)
     _, weights = rule.aggregate(torch.zeros(1), updates, {})
     expected = (loss.double() ** 2) / (loss.double() ** 2).sum()
     assert_close(weights, expected, atol=1e-8, rtol=1e-7)
 
 
 def test_q_zero_weighs_everybody_alike():
-    updates = client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.5, 2.0])
+    theta = torch.zeros(3, 1)
+    updates = client_updates(theta, sharpness=[0.1, 0.5, 2.0])
     _, weights = resolve("saga", {"q": 0.0}).aggregator.aggregate(torch.zeros(1), updates, {})
     expected = pytest.approx([1 / 3] * 3)
     assert weights.tolist() == expected
@@ -165,9 +171,11 @@ def test_q_zero_weighs_everybody_alike():
 
 def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
     rule = resolve("fedism-plus").aggregator
-    updates = client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.3, 0.2])
+    theta = torch.zeros(3, 1)
+    updates = client_updates(theta, sharpness=[0.1, 0.3, 0.2])
     _, weights = rule.aggregate(torch.zeros(1), updates, {})
-    updates = client_updates(torch.zeros(3, 1), sharpness=[0.3, 0.2, 0.1])
+    theta = torch.zeros(3, 1)
+    updates = client_updates(theta, sharpness=[0.3, 0.2, 0.1])
     _, turned = rule.aggregate(torch.zeros(1), updates, {})
     assert weights.argmax() == 1
     assert_close(weights[[1, 2, 0]], turned)
@@ -176,10 +184,12 @@ def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
 def test_an_absent_client_keeps_its_average():
     rule = resolve("fedism-plus").aggregator
     memory = {}
-    updates = client_updates(torch.zeros(2, 1), sharpness=[0.1, 0.3], rows=[0, 2], roster=3)
+    theta = torch.zeros(2, 1)
+    updates = client_updates(theta, sharpness=[0.1, 0.3], rows=[0, 2], roster=3)
     rule.aggregate(torch.zeros(1), updates, memory)
     before = memory["weights"][0].item()
-    updates = client_updates(torch.zeros(2, 1), sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2)
+    theta = torch.zeros(2, 1)
+    updates = client_updates(theta, sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2)
     _, weights = rule.aggregate(torch.zeros(1), updates, memory)
     assert memory["weights"][0].item() == before
     assert weights.sum().item() == pytest.approx(1)
@@ -191,7 +201,8 @@ def test_logit_adjustment_and_its_gradient_on_an_absent_class():
     counts = torch.tensor(case["counts"])
     loss = F.cross_entropy(logits + (counts / counts.sum()).log(), torch.tensor(case["targets"]))
     loss.backward()
-    assert loss.item() == pytest.approx(case["loss"], abs=1e-6)
+    expected = pytest.approx(case["loss"], abs=1e-6)
+    assert loss.item() == expected
     expected = torch.tensor(case["grad"])
     assert_close(logits.grad, expected, atol=1e-6, rtol=1e-5)
 

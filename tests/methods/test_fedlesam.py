@@ -12,7 +12,8 @@ def test_fedlesam_looks_back_along_the_global_way():
     old = {"global": torch.tensor([0.0, 8.0])}
     grad, _, client = gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=old)
     assert grad == pytest.approx([2.7, 4.4])
-    assert client.memory["global"].tolist() == [3.0, 4.0]
+    result = client.memory["global"].tolist()
+    assert result == [3.0, 4.0]
     assert old["global"].tolist() == [0.0, 8.0]
 
 

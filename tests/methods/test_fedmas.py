@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard, toy_shards
 from made_plans import planned
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 import fedcli.methods.fedmas as fedmas  # importing registers
@@ -83,9 +84,11 @@ FLAMBY = [  # training images of six hospitals in eight classes
 def test_flat_divergences_at_the_six_hospitals_of_flamby(rule, expected):
     have = (torch.tensor(FLAMBY) > 0).double()  # [K, C]
     rescue = torch.stack([fedmas.rescue_factor(row, row, rule) for row in have])
-    table = client_updates(torch.zeros(6, 1), n=[sum(row) for row in FLAMBY], rescue_factor=rescue)
+    theta = torch.zeros(6, 1)
+    table = client_updates(theta, n=[sum(row) for row in FLAMBY], rescue_factor=rescue)
     weights = resolve("fed-mas", {"rule": rule}).aggregator.weights(table)
-    assert weights.numpy().round(3).tolist() == expected
+    result = weights.numpy().round(3).tolist()
+    assert result == expected
 
 
 def test_the_code_gives_0_where_both_divergences_are_0():
@@ -94,12 +97,13 @@ def test_the_code_gives_0_where_both_divergences_are_0():
     )
 
 
-THETA = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+THETA = rows("1.0 0.0; 0.0 1.0; 0.0 0.0")
 
 
 def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
     """Factors 1, 3, 4 and images 100, 10, 10; with by_count 100, 30, 40."""
-    table = client_updates(THETA, n=[100, 10, 10], rescue_factor=[1.0, 3.0, 4.0])
+    rescue_factor = [1.0, 3.0, 4.0]
+    table = client_updates(THETA, n=[100, 10, 10], rescue_factor=rescue_factor)
     theta, weights = resolve("fed-mas").aggregator.aggregate(torch.zeros(2), table, {})
     assert weights.tolist() == [0.125, 0.375, 0.5]
     assert theta.tolist() == [0.125, 0.375]
@@ -120,9 +124,11 @@ def test_factors_that_say_nothing_leave_the_images_to_decide(rescue):
 @pytest.mark.parametrize(("t", "delayed"), [(1, True), (29, True), (30, False), (100, False)])
 def test_a_delay_averages_by_image_count_first(t, delayed):
     """0.29 of 100 rounds are 29, though 0.29 * 100 is below 29 in floating point."""
-    table = client_updates(THETA, t=t, rounds=100, n=[2, 1, 1], rescue_factor=[1.0, 1.0, 2.0])
+    rescue_factor = [1.0, 1.0, 2.0]
+    table = client_updates(THETA, t=t, rounds=100, n=[2, 1, 1], rescue_factor=rescue_factor)
     weights = resolve("fed-mas", {"delay": 0.29}).aggregator.weights(table).tolist()
-    assert weights == ([0.5, 0.25, 0.25] if delayed else [0.25, 0.25, 0.5])
+    expected = [0.5, 0.25, 0.25] if delayed else [0.25, 0.25, 0.5]
+    assert weights == (expected)
 
 
 def divergences(net, shard, x):
@@ -161,11 +167,13 @@ def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
     assert set(turn.report) == {"rescue_factor", "supervised_loss", "divergence_loss"}
     for value in turn.report.values():
         assert value.ndim == 0
-    assert float(turn.report["rescue_factor"]) == pytest.approx(expected, rel=1e-5)
+    result = float(turn.report["rescue_factor"])
+    assert result == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_is_asked_for():
-    method, net, layout = grown(settings={"by_class": True, "lambda_f": 3.0})
+    settings = {"by_class": True, "lambda_f": 3.0}
+    method, net, layout = grown(settings=settings)
     turn = client(layout, toy_shard("north", absent=1))
     method.local.on_round_start(net.eval(), turn)
     method.aggregator.measure_global(net, turn)
@@ -176,7 +184,8 @@ def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_
     method.aggregator.measure_local(net, turn)
     sent = {name: float(value) for name, value in turn.report.items()}
     result = sent["supervised_loss"] + 3 * sent["divergence_loss"]
-    assert result == pytest.approx(np.mean(losses), rel=1e-5)
+    expected = pytest.approx(np.mean(losses), rel=1e-5)
+    assert result == expected
     w = [sent[f"{fedmas.RECEIVED}{k}"] for k in range(CLASSES)]
     trained = [sent[f"{fedmas.TRAINED}{k}"] for k in range(CLASSES)]
     assert w[1] == trained[1] == 0 < w[0]
@@ -198,7 +207,8 @@ def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
 
 @pytest.mark.parametrize("prior", ["none", "bsm"])
 def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_prior(prior):
-    method, net, layout = grown(settings={"rule": "released", "prior": prior})
+    settings = {"rule": "released", "prior": prior}
+    method, net, layout = grown(settings=settings)
     turn = client(layout, toy_shard("north"))
     batch = next(turn.shard.in_order())
     method.local.on_round_start(net.eval(), turn)
@@ -222,7 +232,8 @@ def test_without_distillation_the_model_is_that_of_the_prior_alone(prior):
     training = Training(**SGD, prior=prior)
     bare = play("fedavg", training=training, shards=EQUAL)
     names = Layout(toy_net()).named(bare.theta)
-    ours = model(play("kd", settings, shards=EQUAL), "kd", settings)
+    state = play("kd", settings, shards=EQUAL)
+    ours = model(state, "kd", settings)
     assert ours.keys() == names.keys()
     for name in names:
         assert torch.equal(ours[name], names[name])
@@ -240,7 +251,8 @@ def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monk
         shards=EQUAL,
         each=lambda played: weights_by_round.append(played.weights),
     )
-    bare = model(play("kd", {"lambda_f": 0}, shards=EQUAL), "kd")
+    state = play("kd", {"lambda_f": 0}, shards=EQUAL)
+    bare = model(state, "kd")
     for weights in weights_by_round:
         assert torch.allclose(weights, torch.full((4,), 0.25).double())
     for name, tensor in model(ours, "fed-mas").items():
@@ -270,7 +282,8 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
 
 @pytest.mark.parametrize("rule", ["paper", "released"])
 def test_one_image_and_a_class_nobody_has_survive(rule):
-    shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
+    east = toy_shard("east", 1, absent=2)
+    shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": east}
     weights = []
     state = play(
         "fed-mas", {"rule": rule}, shards=shards, each=lambda played: weights.append(played.weights)
@@ -302,7 +315,8 @@ def test_it_resumes_to_the_same_bits_from_disk(spec, tmp_path):
     shards = {c: toy_shard(c, kind="flip") for c in ROSTER}
     whole, half = (play(spec, until=t, training=training, shards=shards) for t in (3, 1))
     states.save(tmp_path, half, ROSTER)
-    again = states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")
+    path = states.saved(tmp_path)[-1]
+    again = states.restore(path, ROSTER, "cpu")
     result = play(spec, state=again, training=training, shards=shards).theta
     assert torch.equal(result, whole.theta)
 
@@ -320,4 +334,5 @@ def test_the_two_rules_and_the_two_names_differ():
 
 def test_a_run_level_prior_is_refused():
     with pytest.raises(UsageError, match="fed-mas corrects for class counts itself"):
-        check(planned("fed-mas", {}, Training(prior="bsm"), rounds=2))
+        training = Training(prior="bsm")
+        check(planned("fed-mas", {}, training, rounds=2))

@@ -86,7 +86,8 @@ def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, ca
 def test_a_cached_view_belongs_to_its_teacher():
     shard = toy_shard("north")
     net = toy_net(extend=resolve("kd").local.extend)
-    other_net = toy_net(3, extend=resolve("kd").local.extend)
+    extend = resolve("kd").local.extend
+    other_net = toy_net(3, extend=extend)
     view = fedmas.fixed_view(net.eval(), shard)
     assert fedmas.fixed_view(net, shard) is view
     assert not torch.equal(fedmas.fixed_view(other_net.eval(), shard), view)

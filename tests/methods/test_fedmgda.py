@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import client_updates, toy_net
+from tables_of_numbers import rows as number_rows
 
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
@@ -17,12 +18,14 @@ def aggregated(updates, theta=None, **settings):
 
 
 def close(tensor, numbers):
-    assert tensor.tolist() == pytest.approx(numbers, abs=1e-6)
+    expected = pytest.approx(numbers, abs=1e-6)
+    assert tensor.tolist() == expected
 
 
 def two_clients():
     """Updates at right angles, of lengths 3 and 4; lambda0 = (3/4, 1/4)."""
-    return client_updates([[3.0, 0.0], [0.0, 4.0]], n=[30.0, 10.0])
+    theta = number_rows("3.0 0.0; 0.0 4.0")
+    return client_updates(theta, n=[30.0, 10.0])
 
 
 def test_golden_vector():
@@ -38,11 +41,14 @@ def test_golden_vector_of_three_clients():
     # u_3 (u_1 + u_2) / 2 = 0.7 > 0.5, so epsilon = 1 gives (1/2, 1/2, 0); epsilon = 0.2 leaves it 1/3 - 0.2 = 2/15.
     # With l_3 = 2/15 and l_1 = l, l_2 = 13/15 - l: (l + 0.08)^2 + (13/15 - l + 8/75)^2 is least where both are equal,
     # l + 6/75 = 73/75 - l, l = 67/150 and l_2 = 63/150, both below 1/3 + 0.2 = 80/150.
-    updates = client_updates([[2.0, 0.0], [0.0, 2.0], [1.2, 1.6]])
-    close(aggregated(updates, epsilon=1.0)[1], [0.5, 0.5, 0.0])
+    updates = client_updates(number_rows("2.0 0.0; 0.0 2.0; 1.2 1.6"))
+    tensor = aggregated(updates, epsilon=1.0)[1]
+    close(tensor, [0.5, 0.5, 0.0])
     theta, weights = aggregated(updates, epsilon=0.2)
-    close(weights, [67 / 150, 63 / 150, 20 / 150])
-    close(theta, [2 * 79 / 150, 2 * 79 / 150])  # 67/150 + 0.08 = 79/150, times eta = 2
+    numbers = [67 / 150, 63 / 150, 20 / 150]
+    close(weights, numbers)
+    numbers = [2 * 79 / 150, 2 * 79 / 150]
+    close(theta, numbers)  # 67/150 + 0.08 = 79/150, times eta = 2
 
 
 def test_the_paper_s_own_step():
@@ -51,7 +57,7 @@ def test_the_paper_s_own_step():
 
 
 def test_epsilon_0_of_equal_lengths_is_fedavg():
-    updates = client_updates([[3.0, 4.0], [0.0, -5.0]], n=[1.0, 3.0])
+    updates = client_updates(number_rows("3.0 4.0; 0.0 -5.0"), n=[1.0, 3.0])
     theta, weights = aggregated(updates, epsilon=0.0)
     expected, base = resolve("fedavg").aggregator.aggregate(torch.zeros(2), updates, {})
     close(theta, expected.tolist())
@@ -67,7 +73,7 @@ def test_one_client_alone_gets_its_own_model():
 
 def test_a_client_that_did_not_move_weighs_as_much_as_epsilon_allows():
     # u_1 = 0, so l_1 = 1/2 + 0.25; eta = (0 + 2) / 2; theta = 1 * 0.25 * (1, 0)
-    updates = client_updates([[0.0, 0.0], [2.0, 0.0]])
+    updates = client_updates(number_rows("0.0 0.0; 2.0 0.0"))
     theta, weights = aggregated(updates, epsilon=0.25)
     close(weights, [0.75, 0.25])
     close(theta, [0.25, 0.0])
@@ -78,11 +84,12 @@ def test_where_nobody_moved_nothing_moves(length):
     updates = client_updates([[1.0, 2.0]] * 3)
     theta, weights = aggregated(updates, theta=torch.tensor([1.0, 2.0]), length=length)
     assert theta.tolist() == [1.0, 2.0]
-    close(weights, [1 / 3] * 3)
+    numbers = [1 / 3] * 3
+    close(weights, numbers)
 
 
 def test_clients_that_want_the_opposite_stop_mgda():
-    updates = client_updates([[1.0, 0.0], [-9.0, 0.0]])
+    updates = client_updates(number_rows("1.0 0.0; -9.0 0.0"))
     theta, _ = aggregated(updates, epsilon=1.0)
     close(theta, [0.0, 0.0])
 
@@ -90,12 +97,14 @@ def test_clients_that_want_the_opposite_stop_mgda():
 def test_an_inflated_update_changes_nothing_but_the_step():
     g = torch.Generator().manual_seed(1)
     models = torch.randn(4, 6, generator=g)
-    inflated = models * torch.tensor([[1.0], [1000.0], [1.0], [1.0]])
+    inflated = models * torch.tensor(number_rows("1.0; 1000.0; 1.0; 1.0"))
     usual, with_inflated = (
         aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated)
     )
-    close(usual[0], with_inflated[0].tolist())
-    close(usual[1], with_inflated[1].tolist())
+    numbers = with_inflated[0].tolist()
+    close(usual[0], numbers)
+    numbers = with_inflated[1].tolist()
+    close(usual[1], numbers)
 
 
 def test_buffers_are_averaged_with_the_weights():
@@ -110,7 +119,8 @@ def test_buffers_are_averaged_with_the_weights():
     updates = client_updates(rows, layout=layout, n=[30.0, 10.0])
     out, _weights = aggregated(updates, theta, epsilon=0.1)
     close(out[:2], [2.1125, 1.1375])
-    close(out[trainable:], [0.65 * 1 + 0.35 * 2] * (size - trainable))
+    numbers = [0.65 * 1 + 0.35 * 2] * (size - trainable)
+    close(out[trainable:], numbers)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -118,7 +128,9 @@ def test_mgda_s_direction_descends_for_every_client(seed):
     rng = np.random.default_rng(seed)
     u = rng.standard_normal((12, 40)) + 0.3
     u /= np.linalg.norm(u, axis=1, keepdims=True)
-    d = min_norm(u @ u.T, np.full(12, 1 / 12), 1.0) @ u
+    prior = np.full(12, 1 / 12)
+    products = u @ u.T
+    d = min_norm(products, prior, 1.0) @ u
     assert (u @ d >= d @ d - 1e-9).all()
     assert d @ d > 0
 
@@ -130,7 +142,8 @@ def test_no_other_weights_that_are_allowed_are_shorter(epsilon):
     u = rng.standard_normal((30, 8))  # more clients than numbers: a singular table
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     prior = rng.dirichlet(np.ones(30))
-    weights = min_norm(u @ u.T, prior, epsilon)
+    products = u @ u.T
+    weights = min_norm(products, prior, epsilon)
     low = np.maximum(prior - epsilon, 0)
     high = np.minimum(prior + epsilon, 1)
     assert weights.sum() == pytest.approx(1)

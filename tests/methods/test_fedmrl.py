@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net
+from tables_of_numbers import rows as number_rows
 from torch.testing import assert_close
 
 from fedcli.federation import state as states
@@ -15,12 +16,9 @@ from fedcli.models.layout import Layout
 
 # images of each class that the authors' four clients have of ISIC 2018
 COUNTS = torch.tensor(
-    [
-        [896, 584, 568, 337, 248, 100, 75],
-        [913, 575, 569, 343, 247, 101, 76],
-        [919, 585, 579, 338, 251, 101, 76],
-        [910, 569, 558, 340, 248, 101, 77],
-    ]
+    number_rows(
+        "896 584 568 337 248 100 75; 913 575 569 343 247 101 76; 919 585 579 338 251 101 76; 910 569 558 340 248 101 77"
+    )
 )
 
 
@@ -54,15 +52,18 @@ def normal(*shape, seed=0):
 
 def test_entropy_and_shares_of_the_authors_clients():
     entropy = [float(fedmrl.label_entropy(counts)) * math.log(7) for counts in COUNTS]
-    assert entropy == pytest.approx([1.6987, 1.6975, 1.6959, 1.6992], abs=5e-5)
+    expected = pytest.approx([1.6987, 1.6975, 1.6959, 1.6992], abs=5e-5)
+    assert entropy == expected
     released = [float(fedmrl.released_entropy(counts)) for counts in COUNTS]
     expected = pytest.approx([-1.14, -1.13, -1.13, -1.13], abs=6e-3)
     assert released == expected
     memory = {}
     rule = server(parts="qmix")
-    rule.aggregate(torch.zeros(2), table(torch.zeros(4, 2), n=COUNTS.sum(1).tolist()), memory)
+    theta = torch.zeros(4, 2)
+    rule.aggregate(torch.zeros(2), table(theta, n=COUNTS.sum(1).tolist()), memory)
     result = memory["qmix_states"][0, :, 1].tolist()
-    assert result == pytest.approx([0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5)
+    expected = pytest.approx([0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5)
+    assert result == expected
 
 
 def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
@@ -71,7 +72,8 @@ def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
         == 0
         == fedmrl.label_entropy(torch.tensor([4]))
     )
-    result = fedmrl.label_entropy(torch.tensor([3, 3, 3, 3]))
+    counts = torch.tensor([3, 3, 3, 3])
+    result = fedmrl.label_entropy(counts)
     assert result == pytest.approx(1)
 
 
@@ -81,25 +83,29 @@ def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
 )
 def test_the_reward_is_equation_8(accuracy, reward):
     memory = {}
+    validation_accuracy = [accuracy] * 3
+    theta = torch.zeros(3, 2)
     server(parts="qmix").aggregate(
-        torch.zeros(2), table(torch.zeros(3, 2), validation_accuracy=[accuracy] * 3), memory
+        torch.zeros(2), table(theta, validation_accuracy=validation_accuracy), memory
     )
-    assert memory["reward"].item() == pytest.approx(reward, abs=6e-4)
+    expected = pytest.approx(reward, abs=6e-4)
+    assert memory["reward"].item() == expected
 
 
 def test_the_reward_counts_clients_by_their_images():
     memory = {}
-    table_ = table(torch.zeros(2, 2), validation_accuracy=[0.2, 0.6], n=[30.0, 10.0])
+    theta = torch.zeros(2, 2)
+    table_ = table(theta, validation_accuracy=[0.2, 0.6], n=[30.0, 10.0])
     server(parts="qmix", zeta=0.3).aggregate(torch.zeros(2), table_, memory)
-    assert memory["reward"].item() == pytest.approx(0.0, abs=1e-12)  # 0.75 * 0.2 + 0.25 * 0.6 = 0.3
+    expected = pytest.approx(0.0, abs=1e-12)
+    assert memory["reward"].item() == expected  # 0.75 * 0.2 + 0.25 * 0.6 = 0.3
 
 
 def test_the_mean_loss_is_over_images_and_told_to_all():
     rule = server(parts="fair")
     memory = {}
-    rule.aggregate(
-        torch.zeros(2), table(torch.zeros(2, 2), n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory
-    )
+    theta = torch.zeros(2, 2)
+    rule.aggregate(torch.zeros(2), table(theta, n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory)
     result = rule.broadcast(memory)["mean_loss"].item()
     assert result == pytest.approx(0.8)
     assert "mu" not in rule.broadcast(memory)
@@ -122,8 +128,10 @@ def test_every_choice_of_parts_differs():
 
 
 def test_parts_that_are_off_leave_no_trace_on_the_server():
-    assert set(play("fedmrl", {"parts": "fair"}).server) == {"mean_loss"}
-    assert set(play("fedmrl", {"parts": "som"}).server) == {"som"}
+    result = set(play("fedmrl", {"parts": "fair"}).server)
+    assert result == {"mean_loss"}
+    result = set(play("fedmrl", {"parts": "som"}).server)
+    assert result == {"som"}
     assert play("fedmrl", {"parts": "none"}).server == {}
 
 
@@ -146,13 +154,16 @@ def test_mu_of_the_next_round_comes_from_the_grid():
 def test_an_absent_clients_agent_sees_its_last_numbers():
     rule = server(parts="qmix")
     memory = {}
+    theta = torch.zeros(3, 2)
+    training_accuracy = [0.1, 0.2, 0.3]
     rule.aggregate(
         torch.zeros(2),
-        table(torch.zeros(3, 2), n=[10.0, 20.0, 10.0], training_accuracy=[0.1, 0.2, 0.3]),
+        table(theta, n=[10.0, 20.0, 10.0], training_accuracy=training_accuracy),
         memory,
     )
+    theta = torch.zeros(2, 2)
     later = table(
-        torch.zeros(2, 2),
+        theta,
         2,
         rows=[0, 2],
         roster=3,
@@ -182,7 +193,8 @@ def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
 def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_its_mu(grid, choice):
     """The second of 0, 1e-5, 1e-4, .. and the first of 0, 0.1, .."""
     memory = {}
-    server(parts="qmix", grid=grid).aggregate(torch.zeros(2), table(torch.zeros(3, 2)), memory)
+    theta = torch.zeros(3, 2)
+    server(parts="qmix", grid=grid).aggregate(torch.zeros(2), table(theta), memory)
     result = memory["qmix_actions"][0].tolist()
     assert result == [choice] * 3
 
@@ -283,11 +295,13 @@ def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
         half = play("fedmrl", settings, rounds=6, until=4)
         assert half.server["released_steps" if "rule" in settings else "qmix_steps"] > 0
         states.save(tmp_path, half, ROSTER)
+        path = states.saved(tmp_path)[-1]
+        state = states.restore(path, ROSTER, "cpu")
         again = play(
             "fedmrl",
             settings,
             rounds=6,
-            state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"),
+            state=state,
         )
         assert torch.equal(again.theta, whole.theta)
         assert again.server.keys() == whole.server.keys()
@@ -298,7 +312,8 @@ def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
 
 @pytest.mark.parametrize("rule", ["paper", "released"])
 def test_absent_clients_do_no_harm(rule):
-    state = play("fedmrl", {**SOON, "rule": rule}, rounds=6, participation=0.5)
+    settings = {**SOON, "rule": rule}
+    state = play("fedmrl", settings, rounds=6, participation=0.5)
     assert state.theta.isfinite().all()
     for value in state.server.values():
         assert value.isfinite().all()
@@ -336,7 +351,8 @@ def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
     )
     expected = start + (1 - mu) * (models - start).mean(0)
     assert_close(theta, expected, atol=1e-5, rtol=1e-5)
-    assert weights.tolist() == pytest.approx([0.25] * 4)
+    expected = pytest.approx([0.25] * 4)
+    assert weights.tolist() == expected
 
 
 def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
@@ -344,8 +360,9 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     models = normal(2, 6)
     start = normal(6, seed=1)
     memory = {}
+    label_entropy = [-1.0, -2.0]
     columns = {
-        "label_entropy": [-1.0, -2.0],
+        "label_entropy": label_entropy,
         "training_accuracy": [0.3, 0.6],
         "training_loss": [1.5, 0.7],
         "n": [30.0, 10.0],
@@ -353,7 +370,7 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     theta, weights = server(rule="released").aggregate(start, table(models, **columns), memory)
     nets = fedmrl.Released(2, 0.99)
     net = memory["released_weights"]
-    before = torch.tensor([[-1.0, 0.75, 0.0, 0.0], [-1.0, 0.75, 0.3, 1.5]])
+    before = torch.tensor(number_rows("-1.0 0.75 0.0 0.0; -1.0 0.75 0.3 1.5"))
     mu = nets.outputs(net, torch.cat([before, before], 1)).mean(1).sigmoid()
     assert mu[0] != mu[1]
     assert ((mu > 0.5) & (mu < 0.7311)).all()
@@ -363,14 +380,15 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     assert_close(weights.float(), expected)
     expected = pytest.approx(mu.mean().item())
     assert memory["mean_mu"].item() == expected
-    written = torch.tensor([[-1.0, 0.75, 0.6, 0.7], [-2.0, 0.25, 0.0, 0.0]])
+    written = torch.tensor(number_rows("-1.0 0.75 0.6 0.7; -2.0 0.25 0.0 0.0"))
     assert_close(memory["released_state"], written)  # everybody writes into the first row
 
 
 def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_with_them():
     memory = {}
     for t in range(1, 13):
-        server(rule="released").aggregate(torch.zeros(2), table(torch.zeros(2, 2), t), memory)
+        theta = torch.zeros(2, 2)
+        server(rule="released").aggregate(torch.zeros(2), table(theta, t), memory)
         expected = 1 if t == 12 else 0
         assert memory["released_steps"] == expected  # the reward of round 11 comes in round 12
     nets = fedmrl.Released(2, 0.99)
@@ -396,6 +414,7 @@ def test_released_statistics_are_the_uniform_mean():
 
 def test_the_map_of_a_long_model_is_of_its_sketch():
     memory = {}
-    updates = client_updates(normal(2, 2003), layout=flat_layout(3, 2000))
+    layout = flat_layout(3, 2000)
+    updates = client_updates(normal(2, 2003), layout=layout)
     server(parts="som").aggregate(torch.zeros(2003), updates, memory)
     assert memory["som"].shape == (25, 1024)

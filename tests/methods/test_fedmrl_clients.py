@@ -53,12 +53,14 @@ def gradients(settings, mean_loss, offset=None):
 )
 def test_the_fairness_term_multiplies_the_gradient(fair, above, factor):
     """1 + 2 lambda (F_h - F), and 1 below the mean under the hinge."""
-    plain, with_term = gradients({"fair": fair, "lambda_fair": 0.5}, -above)
+    settings = {"fair": fair, "lambda_fair": 0.5}
+    plain, with_term = gradients(settings, -above)
     assert_close(with_term, factor * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_symmetric_term_unlearns_far_below_the_mean():
-    plain, with_term = gradients({"fair": "symmetric", "lambda_fair": 1.0}, 2.0)
+    settings = {"fair": "symmetric", "lambda_fair": 1.0}
+    plain, with_term = gradients(settings, 2.0)
     assert_close(with_term, -3 * plain, atol=1e-6, rtol=1e-5)
 
 
@@ -73,9 +75,8 @@ def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, trainin
     net = net or toy_net(dropout=0.0)
     layout = Layout(net)
     task = ClientTask("north", 0, t, 9, 1, layout.read(), shared, {})
-    return run_client(
-        resolve(spec, settings), net, layout, shard or toy_shard("north"), task, training, val=val
-    )
+    method = resolve(spec, settings)
+    return run_client(method, net, layout, shard or toy_shard("north"), task, training, val=val)
 
 
 def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
@@ -85,13 +86,15 @@ def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
     assert report.columns["mu"] == 0.7
     result = visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"]
     assert result == 1e-5
-    fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
+    settings = {"parts": "som", "mu": 0.7}
+    fixed = visited("fedmrl", settings, {})
     assert torch.equal(fixed.theta, report.theta)
 
 
 def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_step():
     """Two full-batch steps of a net without dropout: the mean of two evaluations with batch statistics."""
-    report = visited("fedmrl", {"parts": "som", "mu": 0.0}, {})
+    settings = {"parts": "som", "mu": 0.0}
+    report = visited("fedmrl", settings, {})
     net = toy_net(dropout=0.0).train()
     shard = toy_shard("north")
     batch = next(shard.in_order())
@@ -128,7 +131,8 @@ def test_a_client_with_a_prior_reports_its_plain_loss():
     assert abs(adjusted - plain) > 0.1  # or this could not tell
     expected = pytest.approx(plain, rel=1e-5)
     assert report.columns["training_loss"].item() == expected
-    assert report.loss.item() == pytest.approx(adjusted, rel=1e-5)
+    expected = pytest.approx(adjusted, rel=1e-5)
+    assert report.loss.item() == expected
 
 
 def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training_images():

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
@@ -18,10 +19,13 @@ def test_the_loss_of_a_noisy_client_by_hand():
     logits = torch.tensor([[0.0, math.log(3)]])
     soft = torch.tensor([[0.5, 0.5]])
     kl = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
-    loss = distilled(logits, torch.tensor([0]), soft, torch.tensor(0.5))
+    share = torch.tensor(0.5)
+    loss = distilled(logits, torch.tensor([0]), soft, share)
     expected = pytest.approx(0.5 * math.log(4) + 0.5 * kl)
     assert loss.item() == expected
-    cut = distilled(torch.tensor([[0.0, -math.inf]]), torch.tensor([0]), soft, torch.tensor(0.5))
+    adjusted = torch.tensor([[0.0, -math.inf]])
+    share = torch.tensor(0.5)
+    cut = distilled(adjusted, torch.tensor([0]), soft, share)
     assert cut.isfinite()  # a class that the client lacks
 
 
@@ -29,16 +33,10 @@ def test_clients_with_high_losses_in_their_classes_are_noisy():
     images = torch.full((6, 3), 10.0)
     images[0, 1:] = 0  # classes that a clean client lacks count as the lowest
     means = torch.tensor(
-        [
-            [0.2, 0.3, 9.0],
-            [0.3, 0.2, 0.2],
-            [0.2, 0.2, 0.3],
-            [1.9, 2.1, 1.8],
-            [0.3, 0.3, 0.2],
-            [2.0, 1.8, 2.1],
-        ]
+        rows("0.2 0.3 9.0; 0.3 0.2 0.2; 0.2 0.2 0.3; 1.9 2.1 1.8; 0.3 0.3 0.2; 2.0 1.8 2.1")
     )
-    result = noisy_clients(means * images, images).tolist()
+    losses = means * images
+    result = noisy_clients(losses, images).tolist()
     assert result == [
         False,
         False,
@@ -50,23 +48,30 @@ def test_clients_with_high_losses_in_their_classes_are_noisy():
 
 
 def test_nobody_is_noisy_where_nothing_tells_clients_apart():
-    assert not noisy_clients(torch.ones(4, 2), torch.ones(4, 2)).any()
-    assert not noisy_clients(torch.ones(1, 2), torch.ones(1, 2)).any()
+    losses = torch.ones(4, 2)
+    images = torch.ones(4, 2)
+    assert not noisy_clients(losses, images).any()
+    losses = torch.ones(1, 2)
+    images = torch.ones(1, 2)
+    assert not noisy_clients(losses, images).any()
 
 
 def table(**changed):
     """Clients 0 and 1 clean, 2 and 3 noisy: 2 is at distance 5 + 2 of the nearest clean one, 3 at 10 + 4."""
-    models = [[0.0, 0.0, 0.0], [90.0, 0.0, 0.0], [3.0, 4.0, 2.0], [6.0, 8.0, 4.0]]
-    return client_updates(models, layout=flat_layout(2, 1), n=[4, 4, 4, 4], **changed)
+    models = rows("0.0 0.0 0.0; 90.0 0.0 0.0; 3.0 4.0 2.0; 6.0 8.0 4.0")
+    layout = flat_layout(2, 1)
+    return client_updates(models, layout=layout, n=[4, 4, 4, 4], **changed)
 
 
 def test_distances_are_sums_over_tensors_to_the_nearest_clean_client():
     result = distances(table(), torch.tensor([False, False, True, True])).tolist()
-    assert result == pytest.approx([0, 0, 0.5, 1])
+    expected = pytest.approx([0, 0, 0.5, 1])
+    assert result == expected
 
 
 def test_weights_in_the_second_stage_by_hand():
-    memory = {"noisy": torch.tensor([False, False, True, True]), "begun": torch.tensor(1)}
+    noisy = torch.tensor([False, False, True, True])
+    memory = {"noisy": noisy, "begun": torch.tensor(1)}
     _, weights = resolve("fednoro").aggregator.aggregate(torch.zeros(3), table(t=5), memory)
     raw = [1, 1, math.exp(-0.5), math.exp(-1)]
     expected = pytest.approx([w / sum(raw) for w in raw])
@@ -77,7 +82,7 @@ def test_weights_in_the_second_stage_by_hand():
 
 
 def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
-    losses = torch.tensor([[0.1, 0.2], [0.2, 0.1], [5.0, 5.0], [5.1, 4.9]])
+    losses = torch.tensor(rows("0.1 0.2; 0.2 0.1; 5.0 5.0; 5.1 4.9"))
     images = torch.ones(4, 2)
     for t, is_stage_over in ((1, False), (2, True)):
         memory = {}
@@ -122,7 +127,9 @@ def test_the_received_model_teaches_at_temperature_08():
     soft = (net.eval()(batch.x) / 0.8).softmax(1).detach()
     client.layout.params.mul_(1.5)  # the student is elsewhere by then
     net.train()
-    expected = distilled(net(batch.x) + client.offset, batch.y, soft, torch.tensor(0.5))
+    adjusted = net(batch.x) + client.offset
+    share = torch.tensor(0.5)
+    expected = distilled(adjusted, batch.y, soft, share)
     assert_close(local.loss(net, batch, client), expected)
 
 
@@ -132,4 +139,5 @@ def test_buffers_count_in_distances():
     models[1, layout.trainable] = 3.0
     models[2, layout.trainable - 1] = 6.0
     result = distances(client_updates(models, layout=layout), torch.tensor([False, True, True]))
-    assert result.tolist() == pytest.approx([0, 0.5, 1])
+    expected = pytest.approx([0, 0.5, 1])
+    assert result.tolist() == expected

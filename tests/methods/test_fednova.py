@@ -2,6 +2,7 @@ import pytest
 import torch
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch import nn
 from torch.testing import assert_close
 
@@ -15,8 +16,9 @@ assert fednova  # importing registers
 
 def effective(steps, *, mu=0.0, momentum=0.0, lr=0.1):
     layout = flat_layout(1)
+    theta = torch.zeros(1)
     client = ClientRound(
-        "a", 0, 1, 1, lr, torch.zeros(1), {}, layout, None, None, {}, steps=steps, momentum=momentum
+        "a", 0, 1, 1, lr, theta, {}, layout, None, None, {}, steps=steps, momentum=momentum
     )
     client.scratch["mu"] = mu
     resolve("fednova").aggregator.measure_local(nn.Module(), client)
@@ -28,7 +30,7 @@ def test_two_clients_by_hand():
 
     Direction 0.75 (2, 0) + 0.25 (0, 1) = (1.5, 0.25); tau_eff = 0.75 * 1 + 0.25 * 4 = 1.75."""
     table = client_updates(
-        [[2.0, 0.0], [0.0, 4.0]],
+        rows("2.0 0.0; 0.0 4.0"),
         n=[3, 1],
         steps=[1, 4],
         local_steps_effective=[1.0, 4.0],
@@ -45,7 +47,7 @@ def test_two_clients_by_hand():
 
 def test_with_a_proximal_term_tau_counts_steps():
     table = client_updates(
-        [[2.0, 0.0], [0.0, 4.0]],
+        rows("2.0 0.0; 0.0 4.0"),
         n=[1, 1],
         steps=[3, 5],
         local_steps_effective=[2.0, 4.0],
@@ -146,8 +148,10 @@ def test_unequal_steps_make_it_something_else():
 @pytest.mark.parametrize(("base", "settings"), [("scaffold", {}), ("feddyn", {"alpha": 1.0})])
 def test_a_base_that_corrects_drift_settles_at_the_same_objective_under_it(base, settings):
     """Three steps a round for one client and nine for the other: p / a as weights would end elsewhere."""
-    result = settled(f"{base}+fednova", settings, batch_size=10, epochs=3)
-    assert result == pytest.approx(optimum(0.25, 0.75), abs=1e-3)
+    spec = f"{base}+fednova"
+    result = settled(spec, settings, batch_size=10, epochs=3)
+    expected = pytest.approx(optimum(0.25, 0.75), abs=1e-3)
+    assert result == expected
     result = abs(settled("fednova", batch_size=10, epochs=3) - optimum(0.25, 0.75))
     assert result > 0.01
 
@@ -155,8 +159,9 @@ def test_a_base_that_corrects_drift_settles_at_the_same_objective_under_it(base,
 def test_statistics_are_averaged_by_size():
     layout = flat_layout(2)
     layout.trainable = 1
+    theta = rows("2.0 4.0; 4.0 8.0")
     table = client_updates(
-        [[2.0, 4.0], [4.0, 8.0]],
+        theta,
         layout=layout,
         n=[3, 1],
         steps=[1, 4],
@@ -170,11 +175,13 @@ def test_statistics_are_averaged_by_size():
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     rule = resolve("fednova").aggregator
     theta = torch.zeros(1)
+    steps = [1, 3, 3]
+    local_steps_effective = [1.0, 3.0, 3.0]
     twice = client_updates(
         [[1.0], [5.0], [5.0]],
         n=[3, 2, 2],
-        steps=[1, 3, 3],
-        local_steps_effective=[1.0, 3.0, 3.0],
+        steps=steps,
+        local_steps_effective=local_steps_effective,
         mu=[0.0] * 3,
     )
     once = client_updates(

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
@@ -26,7 +27,8 @@ def loss_of(settings, moved=1.0):
 
 
 def test_the_loss_by_hand():
-    loss, z, z_g, y = loss_of({"beta": 0.5, "tau": 2.0}, moved=3.0)
+    settings = {"beta": 0.5, "tau": 2.0}
+    loss, z, z_g, y = loss_of(settings, moved=3.0)
     expected = 0.0
     for local, globally, true in zip(z.double(), z_g.double(), y.tolist(), strict=True):
         others = [c for c in range(3) if c != true]
@@ -45,7 +47,8 @@ def test_the_global_model_itself_and_strength_0_have_the_plain_loss():
 
 def test_the_true_class_is_left_out():
     result = not_true(3, torch.tensor([0, 1, 2])).tolist()
-    assert result == [[1, 2], [0, 2], [0, 1]]
+    expected = rows("1 2; 0 2; 0 1")
+    assert result == expected
 
 
 def test_of_two_classes_nothing_is_left_to_keep():

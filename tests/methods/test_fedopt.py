@@ -1,15 +1,16 @@
 import pytest
 import torch
 from conftest import client_updates, flat_layout, play
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.runs.assembly import unsettled
 
 UPDATES = [
-    [[0.4, -0.8], [0.0, 0.4]],
-    [[-0.2, 0.1], [0.2, 0.3]],
-    [[0.1, 0.1], [0.3, -0.5]],
+    rows("0.4 -0.8; 0.0 0.4"),
+    rows("-0.2 0.1; 0.2 0.3"),
+    rows("0.1 0.1; 0.3 -0.5"),
 ]  # of two clients in 3 rounds
 N = [3, 1]
 
@@ -77,7 +78,8 @@ def test_without_momentum_and_with_step_1_fedavgm_is_fedavg():
 def test_clients_can_count_all_the_same(spec):
     models, weights = rounds(spec, {"weights": "uniform"})
     assert weights.tolist() == [0.5, 0.5]
-    table = client_updates(torch.tensor([1.0, 2.0]) + torch.tensor(UPDATES[0]), n=[1, 1])
+    theta = torch.tensor([1.0, 2.0]) + torch.tensor(UPDATES[0])
+    table = client_updates(theta, n=[1, 1])
     expected = resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
     assert_close(models[0], expected)
 
@@ -86,7 +88,7 @@ def test_clients_can_count_all_the_same(spec):
 def test_statistics_are_averaged_and_take_no_step(spec):
     layout = flat_layout(3)
     layout.trainable = 2
-    table = client_updates([[1.0, 0.0, 4.0], [0.0, 1.0, 8.0]], layout=layout, n=N)
+    table = client_updates(rows("1.0 0.0 4.0; 0.0 1.0 8.0"), layout=layout, n=N)
     memory = {}
     theta, _ = resolve(spec).aggregator.aggregate(torch.zeros(3), table, memory)
     assert theta[2].item() == 5.0

@@ -57,7 +57,8 @@ def test_like_prompts_over_whole_images_are_the_plain_mean(prompts):
 
 
 def test_over_the_same_network_it_is_promptfl_with_one_prompt_and_whole_images():
-    net = toy_clip(extend=resolve("promptfl").local.extend).eval()
+    extend = resolve("promptfl").local.extend
+    net = toy_clip(extend=extend).eval()
     x = next(toy_shard("north").in_order()).x
     tokens = net.backbone.tower(x)
     result = fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens)
@@ -74,20 +75,23 @@ def test_leaving_the_worst_patches_out_raises_the_score_per_mass():
 def test_no_gradient_goes_through_the_plan():
     similarity = some_cosines(1, 1, 2, 8, 2).requires_grad_()
     head()(similarity).sum().backward()
-    plan = fedotp.transport_plan(1 - similarity.detach(), 0.8, 0.1)
+    cost = 1 - similarity.detach()
+    plan = fedotp.transport_plan(cost, 0.8, 0.1)
     assert_close(similarity.grad, 10 * plan)
 
 
 def test_the_own_context_stays_and_the_shared_one_travels():
     net = toy_clip(extend=resolve("fedotp").local.extend)
-    layout = Layout(net, resolve("fedotp").local.personal_tensors(net))
+    personal = resolve("fedotp").local.personal_tensors(net)
+    layout = Layout(net, personal)
     assert layout.shapes == {"head.prompts.context.0": (4, 32)}
     assert layout.own_shapes == {"head.prompts.context.1": (4, 32)}
     state = play("fedotp")
     contexts = torch.stack([state.clients[client]["own"] for client in ROSTER])
     assert state.theta.isfinite().all()
     assert contexts.isfinite().all()
-    assert len(contexts.unique(dim=0)) == len(ROSTER)
+    result = len(contexts.unique(dim=0))
+    assert result == len(ROSTER)
     assert not (contexts == layout.own_start).any(1).all()
 
 
@@ -115,12 +119,13 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
     start = layout.read()
 
     def first_visit():
+        task = ClientTask("west", 3, 2, 3, 1, start, {}, {})
         return run_client(
             method,
             net,
             layout,
             toy_shard("west"),
-            ClientTask("west", 3, 2, 3, 1, start, {}, {}),
+            task,
             SGD,
         )
 
@@ -134,7 +139,9 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     states.save(tmp_path, play("fedotp", until=1), ROSTER)
-    again = play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+    path = states.saved(tmp_path)[-1]
+    state = states.restore(path, ROSTER, "cpu")
+    again = play("fedotp", state=state)
     whole = play("fedotp")
     assert torch.equal(again.theta, whole.theta)
     for c in ROSTER:
@@ -159,7 +166,8 @@ def test_volumes_train_their_slice_projection_unless_released():
         local = resolve("fedotp", {"rule": rule}).local
         local.extend(net)
         assert net(x).shape == (2, 3)
-        assert Layout(net, local.personal_tensors(net)).size == numbers
+        personal = local.personal_tensors(net)
+        assert Layout(net, personal).size == numbers
 
 
 @pytest.mark.parametrize(("key", "value"), [("tau", 0), ("tau", 1.1), ("eps", 0), ("length", 0)])

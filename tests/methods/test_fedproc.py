@@ -47,12 +47,14 @@ def contrast(z, y, classes):
 def test_the_loss_goes_from_contrast_to_cross_entropy_in_a_straight_line(round, share):
     """a_t = 1 - t/(T-1) with t from 0: of five rounds the second has 3/4, the last 0."""
     loss, z, logits, y = loss_at(round, 5)
-    expected = share * contrast(z, y, (0, 1, 2)) + (1 - share) * F.cross_entropy(logits, y).item()
+    classes = (0, 1, 2)
+    expected = share * contrast(z, y, classes) + (1 - share) * F.cross_entropy(logits, y).item()
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_images_of_a_class_without_a_prototype_are_left_out_of_the_mean():
-    loss, z, _, y = loss_at(1, 5, has_prototype=(True, False, True))
+    has_prototype = (True, False, True)
+    loss, z, _, y = loss_at(1, 5, has_prototype=has_prototype)
     expected = pytest.approx(contrast(z, y, (0, 2)), rel=1e-5)
     assert loss.item() == expected
 
@@ -62,7 +64,8 @@ def test_a_batch_without_any_known_class_has_a_finite_loss_and_gradient():
     shard = toy_shard("north", 4)
     layout = Layout(net)
     shard.y[:] = 1
-    shared = {"prototypes": PROTOTYPES, "prototype_known": torch.tensor([True, False, False])}
+    prototype_known = torch.tensor([True, False, False])
+    shared = {"prototypes": PROTOTYPES, "prototype_known": prototype_known}
     client = ClientRound("north", 0, 1, 5, 0.1, layout.read(), shared, layout, shard, None, {})
     loss = resolve("fedproc").local.gradient(net.train(), next(shard.in_order()), client)
     assert loss == 0

@@ -2,14 +2,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, client_updates, play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import fedproto, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 
-SUMS = [[[2.0, 4.0], [0.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [9.0, 3.0], [0.0, 0.0]]]  # [K, C, D]
-COUNTS = [[4.0, 0.0, 0.0], [1.0, 3.0, 0.0]]  # [K, C]
+SUMS = [rows("2.0 4.0; 0.0 0.0; 0.0 0.0"), rows("1.0 0.0; 9.0 3.0; 0.0 0.0")]  # [K, C, D]
+COUNTS = rows("4.0 0.0 0.0; 1.0 3.0 0.0")  # [K, C]
 
 
 def client(layout, shard, shared=None):
@@ -27,7 +28,7 @@ def fold(spec, sums, counts, shared, **settings):
 def test_prototypes_are_averaged_by_images_of_the_class(spec):
     """Class 0: (2+1)/(4+1), (4+0)/5. Class 1: one client alone, 9/3 and 3/3. Class 2: nobody."""
     shared = fold(spec, SUMS, COUNTS, {})
-    expected = torch.tensor([[0.6, 0.8], [3.0, 1.0]])
+    expected = torch.tensor(rows("0.6 0.8; 3.0 1.0"))
     assert_close(shared["prototypes"][:2], expected)
     assert shared["prototype_known"].tolist() == [True, True, False]
 
@@ -36,15 +37,17 @@ def test_prototypes_are_averaged_by_images_of_the_class(spec):
 def test_released_rule_counts_clients_alike(spec):
     """Class 0: client means (0.5, 1) and (1, 0), so (0.75, 0.5)."""
     shared = fold(spec, SUMS, COUNTS, {}, rule="released")
-    expected = torch.tensor([[0.75, 0.5], [3.0, 1.0]])
+    expected = torch.tensor(rows("0.75 0.5; 3.0 1.0"))
     assert_close(shared["prototypes"][:2], expected)
 
 
 def test_a_class_unseen_this_round_keeps_its_prototype():
     shared = fold("fedproto", SUMS, COUNTS, {})
     prototypes = shared["prototypes"]
-    fold("fedproto", [[[0.0, 0.0], [0.0, 0.0], [5.0, 5.0]]], [[0.0, 0.0, 1.0]], shared)
-    expected = torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
+    sums = [rows("0.0 0.0; 0.0 0.0; 5.0 5.0")]
+    counts = [[0.0, 0.0, 1.0]]
+    fold("fedproto", sums, counts, shared)
+    expected = torch.tensor(rows("0.6 0.8; 3.0 1.0; 5.0 5.0"))
     assert_close(shared["prototypes"], expected)
     assert shared["prototype_known"].all()
     assert shared["prototypes"] is not prototypes
@@ -56,14 +59,20 @@ def test_a_class_unseen_this_round_keeps_its_prototype():
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     once = fold("fedproto", SUMS, COUNTS, {})["prototypes"]
-    turned = fold("fedproto", SUMS[::-1], COUNTS[::-1], {})["prototypes"]
+    sums = SUMS[::-1]
+    counts = COUNTS[::-1]
+    turned = fold("fedproto", sums, counts, {})["prototypes"]
+    sums = [rows("4.0 8.0; 0.0 0.0; 0.0 0.0"), SUMS[1]]
+    counts = [[8.0, 0.0, 0.0], COUNTS[1]]
     heavy = fold(
         "fedproto",
-        [[[4.0, 8.0], [0.0, 0.0], [0.0, 0.0]], SUMS[1]],
-        [[8.0, 0.0, 0.0], COUNTS[1]],
+        sums,
+        counts,
         {},
     )
-    twice = fold("fedproto", [SUMS[0], *SUMS], [COUNTS[0], *COUNTS], {})
+    sums = [SUMS[0], *SUMS]
+    counts = [COUNTS[0], *COUNTS]
+    twice = fold("fedproto", sums, counts, {})
     assert_close(once, turned)
     assert_close(heavy["prototypes"], twice["prototypes"])
 
@@ -81,7 +90,8 @@ def test_a_client_reports_sums_of_its_trained_features_by_class():
     for c in range(CLASSES):
         expected = z[batch.y == c].sum(0)
         assert_close(turn.report["feature_sum"][c], expected, atol=1e-4, rtol=1e-5)
-    assert turn.report["feature_n"].tolist() == shard.class_counts.tolist()
+    result = turn.report["feature_n"].tolist()
+    assert result == shard.class_counts.tolist()
     assert turn.report["feature_n"][1] == 0
     assert torch.equal(layout.read(), before)  # no statistic moved
 
@@ -92,7 +102,8 @@ def test_the_loss_is_equation_7_image_by_image():
     shard = toy_shard("north")
     generator = torch.Generator().manual_seed(3)
     prototypes = torch.randn(CLASSES, 16, generator=generator)
-    shared = {"prototypes": prototypes, "prototype_known": torch.tensor([True, True, False])}
+    prototype_known = torch.tensor([True, True, False])
+    shared = {"prototypes": prototypes, "prototype_known": prototype_known}
     batch = next(shard.in_order())
     local = resolve("fedproto", {"strength": 0.5}).local
     loss = local.loss(net.eval(), batch, client(Layout(net), shard, shared))
@@ -124,8 +135,8 @@ def test_both_rules_run_with_absent_clients_and_differ():
 
 
 def test_a_class_nobody_has_is_never_known():
-    state = play(
-        "fedproto", shards={c: toy_shard(c, absent=2) for c in ("north", "south", "east", "west")}
-    )
-    assert state.shared["prototype_known"].tolist() == [True, True, False]
+    shards = {c: toy_shard(c, absent=2) for c in ("north", "south", "east", "west")}
+    state = play("fedproto", shards=shards)
+    result = state.shared["prototype_known"].tolist()
+    assert result == [True, True, False]
     assert state.theta.isfinite().all()

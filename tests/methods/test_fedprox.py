@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import client_updates, play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.federation.client import ClientTask, Training, run_client
@@ -59,9 +60,9 @@ def test_batch_norm_statistics_are_not_pulled(optimizer):
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     rule = resolve("fedprox").aggregator
     theta = torch.zeros(2)
-    updates = client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1])
+    updates = client_updates(rows("1.0 2.0; 4.0 -1.0"), n=[2, 1])
     heavy, _ = rule.aggregate(theta, updates, {})
-    updates = client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1])
+    updates = client_updates(rows("4.0 -1.0; 1.0 2.0; 1.0 2.0"), n=[1, 1, 1])
     twice, _ = rule.aggregate(theta, updates, {})
     assert_close(heavy, twice)
 

@@ -22,7 +22,8 @@ def trained(spec, settings=None, memory=None, training=SGD):
     start = layout.read()
     personal = layout.read_own()
     task = ClientTask("north", 0, 1, 3, 1, start, {}, memory or {})
-    return run_client(method, net, layout, toy_shard("north", 20), task, training), start, personal
+    shard = toy_shard("north", 20)
+    return run_client(method, net, layout, shard, task, training), start, personal
 
 
 @pytest.mark.parametrize("spec", ["fedper", "fedrep"])

@@ -66,4 +66,5 @@ def test_a_smaller_alpha_pushes_the_missing_class_less():
 def test_no_prior_is_added_since_it_would_undo_the_restriction():
     """A prior gives missing classes no probability, and what remains is FedAvg."""
     for rule in ("paper", "released"):
-        assert not takes_prior(TrainOptions(), resolve("fedrs", {"rule": rule}))
+        method = resolve("fedrs", {"rule": rule})
+        assert not takes_prior(TrainOptions(), method)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from quadratic import gradient_at
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.federation.client import ClientTask, Training, run_client
@@ -23,11 +24,13 @@ def test_the_gradient_is_that_a_step_uphill():
 def test_mofedsam_mixes_it_with_the_shared_direction():
     """0.25 (3.3, 4.4) + 0.75 (4, 0), which is also what it reports of its one step."""
     shared = {"direction": torch.tensor([4.0, 0.0])}
-    grad, _, client = gradient_at("mofedsam", {"rho": 0.5, "beta": 0.25}, [3.0, 4.0], shared=shared)
+    settings = {"rho": 0.5, "beta": 0.25}
+    grad, _, client = gradient_at("mofedsam", settings, [3.0, 4.0], shared=shared)
     assert grad == pytest.approx([3.825, 1.1])
     expected = pytest.approx([3.825, 1.1])
     assert client.report["direction"].tolist() == expected
-    result = gradient_at("mofedsam", {"rho": 0.0, "beta": 0.5}, [3.0, 4.0])[0]
+    settings = {"rho": 0.0, "beta": 0.5}
+    result = gradient_at("mofedsam", settings, [3.0, 4.0])[0]
     assert result == [
         1.5,
         2.0,
@@ -36,7 +39,9 @@ def test_mofedsam_mixes_it_with_the_shared_direction():
 
 def test_the_shared_direction_is_the_weighted_mean():
     shared = {}
-    table = client_updates(torch.zeros(2, 2), n=[3, 1], direction=[[4.0, 0.0], [0.0, 8.0]])
+    direction = rows("4.0 0.0; 0.0 8.0")
+    theta = torch.zeros(2, 2)
+    table = client_updates(theta, n=[3, 1], direction=direction)
     resolve("mofedsam").local.post_aggregate(torch.zeros(2), table, table.base, shared)
     assert shared["direction"].tolist() == [3.0, 2.0]
 
@@ -65,7 +70,8 @@ def test_the_direction_is_the_mean_of_a_clients_steps():
     start = layout.read()
     t = layout.trainable
     task = ClientTask("north", 0, 1, 3, 0, start, {}, {})
-    report = run_client(resolve("mofedsam"), net, layout, toy_shard("north", 20), task, training)
+    shard = toy_shard("north", 20)
+    report = run_client(resolve("mofedsam"), net, layout, shard, task, training)
     assert report.steps == 6
     expected = (start - report.theta)[:t] / (6 * 0.1)
     assert_close(report.columns["direction"], expected, atol=1e-6, rtol=1e-3)

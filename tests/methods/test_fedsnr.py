@@ -21,10 +21,13 @@ def ratio(images, snr="released"):
 
 
 def test_weights_by_hand():
-    table = client_updates(torch.eye(2), n=(3, 1), snr=torch.tensor([1.0, 4.0]))
+    snr = torch.tensor([1.0, 4.0])
+    table = client_updates(torch.eye(2), n=(3, 1), snr=snr)
     theta, weights = resolve("fedsnr").aggregator.aggregate(torch.zeros(2), table, {})
-    assert weights.tolist() == pytest.approx([0.2, 0.8])
-    assert theta.tolist() == pytest.approx([0.2, 0.8])
+    expected = pytest.approx([0.2, 0.8])
+    assert weights.tolist() == expected
+    expected = pytest.approx([0.2, 0.8])
+    assert theta.tolist() == expected
     rule = resolve("fedsnr", {"weights": "samples"}).aggregator
     result = rule.aggregate(torch.zeros(2), table, {})[1].tolist()
     expected = pytest.approx([3 / 7, 4 / 7])
@@ -34,13 +37,18 @@ def test_weights_by_hand():
 def test_ratios_by_hand():
     """Half of the pixels 10 and half 30: mean 20 over 10; and 10 and 50: 30 over 10; the client's is their mean."""
     halves = torch.tensor([10, 30]).repeat_interleave(32).reshape(1, 8, 8)
-    assert ratio(torch.stack([halves])) == pytest.approx(2)
-    result = ratio(torch.stack([halves, torch.where(halves == 30, 50, 10)]))
+    result = ratio(torch.stack([halves]))
+    assert result == pytest.approx(2)
+    images = torch.stack([halves, torch.where(halves == 30, 50, 10)])
+    result = ratio(images)
     assert result == pytest.approx(2.5)
-    result = ratio(torch.full((1, 1, 8, 8), 7))
+    images = torch.full((1, 1, 8, 8), 7)
+    result = ratio(images)
     assert result == 1  # flat
-    result = ratio(torch.where(halves == 30, 30, 0)[None])
-    assert result == pytest.approx(15 * 12**0.5)  # black ground
+    images = torch.where(halves == 30, 30, 0)[None]
+    result = ratio(images)
+    expected = pytest.approx(15 * 12**0.5)
+    assert result == expected  # black ground
 
 
 def test_noise_lowers_immerkaers_ratio_whatever_the_picture():

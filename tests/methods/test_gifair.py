@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import client_updates, play
 from group_clients import moved
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
@@ -17,32 +18,42 @@ def test_ranks_by_hand():
     expected = pytest.approx([0.5 + 0.1, 0.3 - 0.1, 0.2])
     assert spread_weights(share, loss, 0.5).tolist() == expected
     assert spread_weights(share, loss, 1.0).min() >= 0
-    assert spread_weights(share, loss, 1.0).sum() == pytest.approx(1)
+    result = spread_weights(share, loss, 1.0).sum()
+    assert result == pytest.approx(1)
 
 
 def test_equal_losses_and_one_group_change_nothing():
     share = torch.tensor([0.75, 0.25])
-    result = spread_weights(share, torch.tensor([2.0, 2.0]), 1.0)
+    loss = torch.tensor([2.0, 2.0])
+    result = spread_weights(share, loss, 1.0)
     assert torch.equal(result, share)
-    result = spread_weights(torch.tensor([3.0]), torch.tensor([2.0]), 1.0).tolist()
+    loss = torch.tensor([2.0])
+    result = spread_weights(torch.tensor([3.0]), loss, 1.0).tolist()
     assert result == [1.0]
 
 
 def test_groups_of_patients_by_hand():
     """rho = (3/4, 1/4), mean losses 1 and 2: mu = (3/4 - 1/8, 1/4 + 1/8)."""
-    shared = moved("gifair", [[4.0, 1.0], [2.0, 1.0]], [[5.0, 1.0], [1.0, 3.0]], strength=0.5)
-    assert shared["group_shares"] == pytest.approx([0.625, 0.375])
+    device = rows("4.0 1.0; 2.0 1.0")
+    non_blocking = rows("5.0 1.0; 1.0 3.0")
+    shared = moved("gifair", device, non_blocking, strength=0.5)
+    expected = pytest.approx([0.625, 0.375])
+    assert shared["group_shares"] == expected
     expected = pytest.approx([0.625 / 0.75, 0.375 / 0.25])
     assert shared["group_weights"] == expected
 
 
 def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
     """Groups have (8, 2, 6) images in all; the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
+    group_shares = torch.tensor([0.5, 0.25, 0.25]).double()
+    group_images = torch.tensor([4.0, 2.0, 2.0])
     before = {
-        "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
-        "group_images": torch.tensor([4.0, 2.0, 2.0]),
+        "group_shares": group_shares,
+        "group_images": group_images,
     }
-    shared = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
+    device = [[4.0, 0.0, 4.0]]
+    non_blocking = [[4.0, 0.0, 8.0]]
+    shared = moved("gifair", device, non_blocking, before, strength=0.5)
     expected = pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
     assert shared["group_shares"] == expected
 
@@ -52,8 +63,10 @@ def test_clients_by_hand():
     theta, weights = resolve("gifair-clients", {"strength": 0.5}).aggregator.aggregate(
         torch.zeros(2), table, {}
     )
-    assert weights.tolist() == pytest.approx([0.625, 0.375])
-    assert theta.tolist() == pytest.approx([0.625, 0.375])
+    expected = pytest.approx([0.625, 0.375])
+    assert weights.tolist() == expected
+    expected = pytest.approx([0.625, 0.375])
+    assert theta.tolist() == expected
 
 
 @pytest.mark.parametrize("spec", ["gifair", "gifair-clients"])

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
 from group_clients import client_of, moved, of_group
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.errors import UsageError
@@ -21,33 +22,39 @@ WEIGHING = ["group-dro", "fedminmax", "reweigh"]
 
 def test_a_client_reports_counts_and_sums_of_losses_by_group():
     net = toy_net()
-    shard = of_group(toy_shard("north", 5), [0, 1, 1, -1, 0])
+    values = [0, 1, 1, -1, 0]
+    shard = of_group(toy_shard("north", 5), values)
     client = client_of(net, shard)
     resolve("group-dro").local.on_round_start(net, client)
     with torch.no_grad():
         batch = next(shard.in_order())
         losses = F.cross_entropy(net.eval()(batch.x), batch.y, reduction="none")
-    assert client.report["group_counts"].tolist() == [2, 2]
+    result = client.report["group_counts"].tolist()
+    assert result == [2, 2]
     expected = torch.stack([losses[[0, 4]].sum(), losses[[1, 2]].sum()]).double()
     assert_close(client.report["group_losses"], expected)
-    assert (
-        client.per_image["weights"].tolist() == [1.0] * 5
-    )  # nothing is known before the first round
+    result = client.per_image["weights"].tolist()
+    assert result == [1.0] * 5  # nothing is known before the first round
 
 
 def test_images_of_unknown_group_weigh_as_without_the_method():
-    shared = {"group_weights": torch.tensor([0.5, 2.0]).double()}
+    group_weights = torch.tensor([0.5, 2.0]).double()
+    shared = {"group_weights": group_weights}
     net = toy_net()
-    shard = of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    values = [0, 1, -1, 1]
+    shard = of_group(toy_shard("north", 4), values)
     client = client_of(net, shard, shared)
     resolve("fedminmax").local.on_round_start(net, client)
-    assert client.per_image["weights"].tolist() == [0.5, 2.0, 1.0, 2.0]
+    result = client.per_image["weights"].tolist()
+    assert result == [0.5, 2.0, 1.0, 2.0]
 
 
 def test_the_loss_of_a_batch_is_the_weighted_mean():
     net = toy_net(dropout=0.0)
-    shard = of_group(toy_shard("north", 4), [0, 1, -1, 1])
-    client = client_of(net, shard, {"group_weights": torch.tensor([0.5, 2.0]).double()})
+    values = [0, 1, -1, 1]
+    shard = of_group(toy_shard("north", 4), values)
+    group_weights = torch.tensor([0.5, 2.0]).double()
+    client = client_of(net, shard, {"group_weights": group_weights})
     local = resolve("fedminmax").local
     local.on_round_start(net, client)
     batch = with_own(shard.batch(torch.tensor([3, 0])), client)
@@ -68,10 +75,11 @@ def test_no_group_or_a_single_one_trains_as_fedavg(spec, values):
 
 @pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
 def test_a_group_of_one_and_one_that_only_a_client_has_survive(spec):
-    shards = {c: of_group(toy_shard(c, 9), [0] * 9) for c in ROSTER[:2]} | {
-        "east": of_group(toy_shard("east", 3), [-1, 0, 1])
-    }
-    assert play(spec, shards=shards, roster=ROSTER[:3], rounds=2).theta.isfinite().all()
+    values = [-1, 0, 1]
+    east = of_group(toy_shard("east", 3), values)
+    shards = {c: of_group(toy_shard(c, 9), [0] * 9) for c in ROSTER[:2]} | {"east": east}
+    roster = ROSTER[:3]
+    assert play(spec, shards=shards, roster=roster, rounds=2).theta.isfinite().all()
 
 
 @pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
@@ -79,9 +87,10 @@ def test_eight_groups_of_which_some_have_no_image(spec):
     net = toy_net()
     net.attributes = {"race": list("abcdefgh")}
     resolve(spec).local.extend(net)
-    client = client_of(
-        net, replace(toy_shard("north", 6), groups={"race": torch.tensor([0, 0, 2, 2, 7, -1])})
-    )
+    race = torch.tensor([0, 0, 2, 2, 7, -1])
+    groups = {"race": race}
+    shard = replace(toy_shard("north", 6), groups=groups)
+    client = client_of(net, shard)
     resolve(spec).local.on_round_start(net, client)
     if spec != "adv":
         assert client.per_image["weights"].isfinite().all()
@@ -105,7 +114,8 @@ def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them
     caution = small_groups(resolve("group-dro"), "shuffle", net, shards)
     counts = torch.cat([shard.groups["sex"] for shard in shards.train.values()])
     few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
-    assert ("f " in caution) == (few["f"] < 30)
+    expected = few["f"] < 30
+    assert ("f " in caution) == (expected)
     assert f"{int((counts < 0).sum())} training images have no sex" in caution
     result = small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
     assert result == "groups of sex with few training images, which then count for many: f 3, m 1"
@@ -116,7 +126,8 @@ def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them
 
 def tiny(shards):
     """Four training images: three of f, one of m."""
-    shard = replace(of_group(toy_shard("north", 4), [0, 0, 0, 1]), y=torch.tensor([0, 0, 2, 2]))
+    values = [0, 0, 0, 1]
+    shard = replace(of_group(toy_shard("north", 4), values), y=torch.tensor([0, 0, 2, 2]))
     return replace(shards, train={"north": shard})
 
 
@@ -168,18 +179,24 @@ def test_a_method_that_weighs_groups_says_what_becomes_of_odd_ones(spec):
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_nothing(spec):
+    group_shares = torch.tensor([0.5, 0.25, 0.25]).double()
+    group_images = torch.tensor([6.0, 2.0, 2.0])
     before = {
-        "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
-        "group_images": torch.tensor([6.0, 2.0, 2.0]),
+        "group_shares": group_shares,
+        "group_images": group_images,
     }
-    shared = moved(spec, [[6.0, 0.0, 2.0]], [[6.0, 0.0, 6.0]], before, eta=0.1)
+    device = [[6.0, 0.0, 2.0]]
+    non_blocking = [[6.0, 0.0, 6.0]]
+    shared = moved(spec, device, non_blocking, before, eta=0.1)
     assert shared["group_shares"][1] == 0.25
     assert sum(shared["group_shares"]) == pytest.approx(1)
     assert shared["group_shares"][2] > 0.25
     assert shared["group_images"] == [12.0, 2.0, 4.0]
     expected = pytest.approx(0.25 * 18 / 2)
     assert shared["group_weights"][1] == expected  # and its weight: mu over its share of all images
-    nobody = moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before)
+    device = [[0.0, 0.0, 0.0]]
+    non_blocking = [[0.0, 0.0, 0.0]]
+    nobody = moved(spec, device, non_blocking, before)
     expected = {name: value.tolist() for name, value in before.items()}
     assert nobody == expected
 
@@ -187,11 +204,15 @@ def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_noth
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_a_mean_loss_is_that_of_the_images_of_this_round(spec):
     """Both groups have the loss 2 now, whatever the images of earlier rounds."""
+    group_shares = torch.tensor([0.5, 0.5]).double()
+    group_images = torch.tensor([90.0, 10.0])
     before = {
-        "group_shares": torch.tensor([0.5, 0.5]).double(),
-        "group_images": torch.tensor([90.0, 10.0]),
+        "group_shares": group_shares,
+        "group_images": group_images,
     }
-    result = moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)["group_shares"]
+    device = [[5.0, 5.0]]
+    non_blocking = [[10.0, 10.0]]
+    result = moved(spec, device, non_blocking, before, eta=0.1)["group_shares"]
     expected = pytest.approx([0.5, 0.5])
     assert result == expected
 
@@ -228,10 +249,11 @@ def test_a_rare_group_of_a_client_that_is_often_absent_is_weighed_when_it_is_the
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_the_weights_have_mean_1_over_all_images_and_the_worst_group_gains(spec):
-    counts = [[7.0, 2.0], [5.0, 6.0]]
+    counts = rows("7.0 2.0; 5.0 6.0")
     shared = {}
     for _ in range(4):
-        moved_values = moved(spec, counts, [[7.0, 6.0], [5.0, 18.0]], shared)
+        non_blocking = rows("7.0 6.0; 5.0 18.0")
+        moved_values = moved(spec, counts, non_blocking, shared)
         shared = {name: torch.tensor(value).double() for name, value in moved_values.items()}
     w = moved_values["group_weights"]
     result = (12 * w[0] + 8 * w[1]) / 20

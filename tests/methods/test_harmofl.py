@@ -19,11 +19,13 @@ from fedcli.models.wrapped import Fed, Prepared
 
 
 def network(**settings):
-    return toy_net(dropout=0.0, extend=resolve("harmofl", settings).local.extend)
+    extend = resolve("harmofl", settings).local.extend
+    return toy_net(dropout=0.0, extend=extend)
 
 
 def amplitude_of(theta, **settings):
-    return theta[Layout(network(**settings)).spans[STANDS]]
+    net = network(**settings)
+    return theta[Layout(net).spans[STANDS]]
 
 
 def images(client):
@@ -53,7 +55,8 @@ def test_the_spectrum_is_the_mean_over_all_images_of_all_clients_and_is_shared_o
 
 
 def test_a_clients_spectrum_is_the_mean_over_all_of_its_evaluation_batches():
-    shard = toy_shard("north", 2 * EVALUATION_BATCH + 3)
+    count = 2 * EVALUATION_BATCH + 3
+    shard = toy_shard("north", count)
     net = network(low=0.2)
     shard.images[:EVALUATION_BATCH] //= 2
     layout = Layout(net)
@@ -108,7 +111,8 @@ def test_hospitals_with_another_brightness_look_the_same_to_the_network():
 def test_networks_that_do_not_see_the_images_are_refused():
     local = resolve("harmofl").local
     with pytest.raises(UsageError, match="prepares its images itself"):
-        local.extend(Prepared(nn.Conv2d(1, 16, 4), 16, 3, "fp32", Fed(4)))
+        backbone = nn.Conv2d(1, 16, 4)
+        local.extend(Prepared(backbone, 16, 3, "fp32", Fed(4)))
     net = toy_net()
     net.backbone.requires_grad_(False)
     with pytest.raises(UsageError, match="frozen backbone"):

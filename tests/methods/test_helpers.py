@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import client_updates
+from tables_of_numbers import rows
 from torch import nn
 from torch.testing import assert_close
 
@@ -11,7 +12,7 @@ from fedcli.methods.helpers import average, by_row, gram, late_start, normalised
 
 
 def test_the_average_is_the_weighted_sum_of_models():
-    models = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
+    models = torch.tensor(rows("1.0 2.0; 3.0 6.0"))
     result = average(models, torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
     assert result == [2.5, 5.0]
 
@@ -29,7 +30,8 @@ def test_shares_that_sum_to_nothing_become_uniform():
 
 
 def test_a_column_over_the_roster_is_a_copy_or_its_start():
-    table = client_updates([[0.0]] * 2, rows=[0, 2], roster=3)
+    theta = [[0.0]] * 2
+    table = client_updates(theta, rows=[0, 2], roster=3)
     memory = {}
     column = by_row(memory, "weights", table, 0.5)
     assert column.tolist() == [0.5] * 3

@@ -30,9 +30,8 @@ def test_shared_features_are_averaged_over_all():
     memory = {}
     generator = torch.Generator().manual_seed(1)
     thetas = torch.randn(2, layout.size, generator=generator)
-    updates = client_updates(
-        thetas, layout=layout, cluster=torch.eye(2, dtype=torch.long), n=[1.0, 3.0]
-    )
+    cluster = torch.eye(2, dtype=torch.long)
+    updates = client_updates(thetas, layout=layout, cluster=cluster, n=[1.0, 3.0])
     largest, weights = rule.aggregate(torch.zeros(layout.size), updates, memory)
     other = memory["ifca_others"][0]
     mean = 0.25 * thetas[0] + 0.75 * thetas[1]

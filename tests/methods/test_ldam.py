@@ -24,7 +24,8 @@ def begun(settings=None, *, shard, round=1, rounds=10):
 
 
 def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest():
-    values = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
+    counts = torch.tensor([81, 16, 0, 1296])
+    values = margins(counts, 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
     expected = torch.tensor([1 / 3, 1 / 2, 0, 1 / 6])
     assert_close(values, expected)
 
@@ -32,18 +33,21 @@ def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest()
 def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
     n = np.array([1000.0, 10.0, 1.0])
     raw = (1 - 0.9999) / (1 - 0.9999**n)
-    values = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
+    counts = torch.tensor([1000, 10, 0, 1])
+    values = effective_weights(counts, 0.9999)
     expected = 3 * raw / raw.sum()
     expected = pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
     assert values.tolist() == expected
-    result = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist()
+    counts = torch.tensor([1000, 10, 0, 1])
+    result = effective_weights(counts, 0.0).tolist()
     assert result == [1, 1, 0, 1]
 
 
 def test_the_loss_is_the_paper_s_image_by_image():
     """Cosines, margin and weights in float64 numpy; a class is absent and the weighted rounds have begun."""
     shard = toy_shard("north", absent=1)
-    local, net, client = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=9)
+    settings = {"beta": 0.9, "scale": 7.0, "max_margin": 0.3}
+    local, net, client = begun(settings, shard=shard, round=9)
     batch = next(shard.in_order())
     z = net.features(batch.x).detach().double().numpy()
     w = net.head.weight.detach().double().numpy()
@@ -93,7 +97,8 @@ def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
         .eq(1)
         .all()
     ]
-    assert weighted == list(range(first_round, rounds + 1))
+    expected = list(range(first_round, rounds + 1))
+    assert weighted == expected
     switch = round(start * rounds, 9) // 1
     assert not switch or weighted == [epoch + 1 for epoch in range(rounds) if epoch // switch]
 
@@ -108,7 +113,8 @@ def test_a_warning_says_when_weights_come_late_and_none_where_they_never_come():
 
 def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
     shard = toy_shard("north")
-    local, net, client = begun({"max_margin": 0.0, "beta": 0.0}, shard=shard)
+    settings = {"max_margin": 0.0, "beta": 0.0}
+    local, net, client = begun(settings, shard=shard)
     batch = next(shard.in_order())
     cosines = F.cosine_similarity(net.features(batch.x)[:, None], net.head.weight[None], dim=2)
     assert_close(net(batch.x), 30 * cosines)
@@ -119,7 +125,8 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     local = resolve("ldam", {"scale": 5.0}).local
     head, other_head = (toy_net(extend=local.extend).head for _ in range(2))
-    assert (head.in_features, head.out_features, head.bias) == (16, 3, None)
+    result = (head.in_features, head.out_features, head.bias)
+    assert result == (16, 3, None)
     assert torch.equal(head.weight, other_head.weight)
     assert_close(head.weight.norm(dim=1), torch.ones(3))
     result = head(torch.zeros(1, 16)).tolist()
@@ -127,7 +134,8 @@ def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
 
 
 def test_the_length_of_a_class_s_vector_says_nothing():
-    head = toy_net(extend=resolve("ldam").local.extend).head
+    extend = resolve("ldam").local.extend
+    head = toy_net(extend=extend).head
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(5, 16, generator=generator)
     before = head(z).detach()
@@ -136,7 +144,8 @@ def test_the_length_of_a_class_s_vector_says_nothing():
 
 
 def test_a_zero_feature_has_a_finite_gradient():
-    head = toy_net(extend=resolve("ldam").local.extend).head
+    extend = resolve("ldam").local.extend
+    head = toy_net(extend=extend).head
     z = torch.zeros(1, 16, requires_grad=True)
     F.cross_entropy(head(z.relu()), torch.tensor([1])).backward()
     assert z.grad.isfinite().all()

@@ -18,9 +18,9 @@ def trained(spec, settings=None, training=SGD, count=20):
     layout = Layout(net)
     start = layout.read()
     task = ClientTask("north", 0, 1, 3, 1, start, {}, {})
-    report = run_client(
-        resolve(spec, settings), net, layout, toy_shard("north", count), task, training
-    )
+    method = resolve(spec, settings)
+    shard = toy_shard("north", count)
+    report = run_client(method, net, layout, shard, task, training)
     return report, start, layout
 
 
@@ -34,7 +34,8 @@ def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
 
 def test_one_step_of_tuning_by_hand():
     """All images in one step of SGD: theta - lr dL/dtheta in eval mode, from the model that was received."""
-    report, start, layout = trained("local-finetune", {"solver": "sgd", "tune_batch": 20})
+    settings = {"solver": "sgd", "tune_batch": 20}
+    report, start, layout = trained("local-finetune", settings)
     net = toy_net(dropout=0.0).eval()
     shard = toy_shard("north", 20)
     theirs = Layout(net)
@@ -62,9 +63,8 @@ def descended(steps, lr, *, decay=0.0, still=(), train=False):
 
 
 def test_two_passes_are_two_steps_each_along_its_own_gradient():
-    report, _, layout = trained(
-        "local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2}
-    )
+    settings = {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2}
+    report, _, layout = trained("local-finetune", settings)
     expected = descended(2, 0.1)[: layout.trainable]
     result = report.memory["model"][: layout.trainable]
     assert_close(result, expected, atol=1e-6, rtol=1e-5)
@@ -83,7 +83,8 @@ def test_the_classifier_has_no_gradient_so_that_it_takes_no_part_in_a_cut_of_the
     cut = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
     report, start, layout = trained("fedbabu", training=cut)
     result = (report.theta - start)[: layout.trainable].norm().item()
-    assert result == pytest.approx(0.1 * 0.01, rel=1e-3)
+    expected = pytest.approx(0.1 * 0.01, rel=1e-3)
+    assert result == expected
 
 
 @pytest.mark.parametrize("spec", ["local-finetune", "fedbabu"])

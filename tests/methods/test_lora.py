@@ -77,7 +77,8 @@ def test_of_a_volume_the_projection_of_slices_trains_as_well():
 
 @BOTH
 def test_only_what_trains_travels(spec):
-    layout = Layout(toy_clip(extend=resolve(spec).local.extend))
+    extend = resolve(spec).local.extend
+    layout = Layout(toy_clip(extend=extend))
     ends = {name.rpartition(".")[2] for name in layout.shapes}
     expected = {"A", "B", "0", "1"} | ({"S"} if spec == "svd-lora" else set())
     assert ends == expected
@@ -142,7 +143,8 @@ def test_before_training_the_adapters_change_no_logit(spec, name):
 
 def other(name, spec, side=32, settings=None):
     """Any network under a method, and what it is built for."""
-    inputs = models.Inputs(3, 2, side, ["healthy", "ill"], {"race": ["asian", "black", "white"]})
+    attributes = {"race": ["asian", "black", "white"]}
+    inputs = models.Inputs(3, 2, side, ["healthy", "ill"], attributes)
     extend = resolve(spec, settings).local.extend
     return models.build(name, inputs, seed=0, extend=extend), inputs
 
@@ -241,7 +243,8 @@ class Two(nn.Module):
 
     def __init__(self, singular=None):
         super().__init__()
-        self.layer = Adapted(nn.Linear(3, 3), 2, 1.0, singular)
+        base = nn.Linear(3, 3)
+        self.layer = Adapted(base, 2, 1.0, singular)
         self.other = nn.Parameter(torch.zeros(1))
 
 
@@ -297,9 +300,8 @@ def delta(model):
 
 @pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.1])])
 def test_exact_averages_the_products_and_has_no_moving_average(singular):
-    new, _, (sent, other_sent), memory = averaged(
-        {"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular
-    )
+    spec = "svd-lora" if singular is not None else "lora"
+    new, _, (sent, other_sent), memory = averaged({"exact": True}, 30, spec, singular)
     u, sigma, v = np.linalg.svd(0.75 * delta(sent) + 0.25 * delta(other_sent))
     expected = u[:, :2] * sigma[:2] @ v[:2]
     assert_allclose(delta(new), expected, atol=1e-5)
@@ -313,7 +315,8 @@ def test_exact_averages_the_products_and_has_no_moving_average(singular):
 @BOTH
 def test_exact_with_one_client_is_its_own_product(spec):
     alone = {"roster": ROSTER[:1], "rounds": 1}
-    layout = Layout(toy_clip(extend=resolve(spec).local.extend))
+    extend = resolve(spec).local.extend
+    layout = Layout(toy_clip(extend=extend))
     exact, plain = (
         layout.named(play(spec, settings, **alone).theta) for settings in ({"exact": True}, {})
     )
@@ -321,7 +324,8 @@ def test_exact_with_one_client_is_its_own_product(spec):
         models = []
         for tensors in (exact, plain):
             roles = [role for role in "ABS" if f"{stem}.{role}" in tensors]
-            models.append({f"layer.{role}": tensors[f"{stem}.{role}"] for role in roles})
+            file = {f"layer.{role}": tensors[f"{stem}.{role}"] for role in roles}
+            models.append(file)
         products = [
             m["layer.A"] @ torch.diag(m.get("layer.S", torch.ones(12))) @ m["layer.B"]
             for m in models
@@ -335,7 +339,9 @@ def test_exact_with_one_client_is_its_own_product(spec):
 def test_it_resumes_to_the_same_bits_from_disk(spec, settings, tmp_path):
     small = {"roster": ROSTER[:2], "rounds": 2}
     states.save(tmp_path, play(spec, settings, until=1, **small), ROSTER[:2])
-    again = states.restore(states.saved(tmp_path)[-1], ROSTER[:2], "cpu")
+    path = states.saved(tmp_path)[-1]
+    roster = ROSTER[:2]
+    again = states.restore(path, roster, "cpu")
     result = play(spec, settings, state=again, **small).theta
     expected = play(spec, settings, **small).theta
     assert torch.equal(result, expected)
@@ -372,11 +378,15 @@ def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_
     """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
     training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     plan = planned(spec, {}, training, 1, seed=3, model=model)
-    run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
-    inputs = models.Inputs(1, CLASSES, 8, run.data.classes, {"sex": ["f", "m"]})
-    net = models.build(model, inputs, seed=3, extend=run.method.local.extend)
+    path = train(make_chain(tmp_path), plan, work=tmp_path, out=None)
+    run = open_run(path)
+    attributes = {"sex": ["f", "m"]}
+    inputs = models.Inputs(1, CLASSES, 8, run.data.classes, attributes)
+    extend = run.method.local.extend
+    net = models.build(model, inputs, seed=3, extend=extend)
     scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())
-    expected = logits(net, run.data.test["clean"], run.method.local)
+    classes = run.data.test["clean"]
+    expected = logits(net, classes, run.method.local)
     assert_allclose(scored, expected, atol=1e-5)

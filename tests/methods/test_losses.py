@@ -1,6 +1,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods.losses import class_weights, weighted_cross_entropy
@@ -20,11 +21,12 @@ def test_without_a_focus_it_is_torchs_cross_entropy(weights, smoothing):
 
 def test_the_focal_loss_by_hand():
     """p = 0.8 and 0.1 of the true class: 0.04 * 0.2231 and 0.81 * 2.3026; with weights 1 and 3 their weighted mean."""
-    logits = torch.tensor([[0.8, 0.2], [0.9, 0.1]]).log()
+    logits = torch.tensor(rows("0.8 0.2; 0.9 0.1")).log()
     losses = torch.tensor([0.2**2, 0.9**2]) * -torch.tensor([0.8, 0.1]).log()
     y = torch.tensor([0, 1])
     assert_close(weighted_cross_entropy(logits, y, gamma=2.0), losses.mean())
-    weighted = weighted_cross_entropy(logits, y, torch.tensor([1.0, 3.0]), gamma=2.0)
+    weights = torch.tensor([1.0, 3.0])
+    weighted = weighted_cross_entropy(logits, y, weights, gamma=2.0)
     expected = (losses[0] + 3 * losses[1]) / 4
     assert_close(weighted, expected)
 
@@ -35,7 +37,8 @@ def test_a_class_taken_out_of_the_softmax_takes_no_part_in_smoothing():
     y = Y.clamp_max(2)
     masked.requires_grad_()
     loss = weighted_cross_entropy(masked, y, smoothing=0.2, gamma=0.5)
-    expected = weighted_cross_entropy(LOGITS[:, :3], y, smoothing=0.2, gamma=0.5)
+    logits = LOGITS[:, :3]
+    expected = weighted_cross_entropy(logits, y, smoothing=0.2, gamma=0.5)
     assert_close(loss, expected)
     loss.backward()
     assert masked.grad.isfinite().all()

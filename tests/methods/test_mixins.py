@@ -22,15 +22,21 @@ def test_every_mixin_has_a_method_that_uses_it(mixin):
 
 
 def test_most_methods_show_test_images_in_one_way_without_a_name():
-    assert mixins.views_of(resolve("fedavg").local) == ("",)
-    assert mixins.views_of(resolve("fairlora").local) == ("group", "uniform", "prior")
+    result = mixins.views_of(resolve("fedavg").local)
+    assert result == ("",)
+    result = mixins.views_of(resolve("fairlora").local)
+    assert result == ("group", "uniform", "prior")
 
 
 def test_the_model_that_travels_is_scored_unless_the_rule_says_otherwise():
     theta = torch.zeros(3)
-    assert mixins.scored_model(resolve("fedavg").aggregator, theta, {}) is theta
-    memory = {"creff_head": torch.tensor([[5.0]]), "creff_index": torch.tensor([[1]])}
-    result = mixins.scored_model(resolve("creff").aggregator, theta, memory).tolist()
+    rule = resolve("fedavg").aggregator
+    assert mixins.scored_model(rule, theta, {}) is theta
+    creff_head = torch.tensor([[5.0]])
+    creff_index = torch.tensor([[1]])
+    memory = {"creff_head": creff_head, "creff_index": creff_index}
+    rule = resolve("creff").aggregator
+    result = mixins.scored_model(rule, theta, memory).tolist()
     assert result == [
         0.0,
         5.0,

@@ -26,7 +26,8 @@ def last_model(layout):
 
 def turn(net, layout, memory, training=FULL_BATCH, spec="moon", **settings):
     task = ClientTask("north", 0, 2, 3, 0, layout.read(), {}, memory)
-    return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, training)
+    method = resolve(spec, settings)
+    return run_client(method, net, layout, toy_shard("north"), task, training)
 
 
 def test_one_step_is_the_contrast_written_out():
@@ -107,7 +108,8 @@ def test_reference_features_restore_numbers_and_the_mode_of_every_module():
     batch = next(toy_shard("north").in_order())
     (z,) = helpers.features_of(net, batch.x, client, last_model(layout))
     assert torch.equal(layout.read(), before)
-    assert [m.training for m in net.modules()] == modes
+    result = [m.training for m in net.modules()]
+    assert result == modes
     assert not z.requires_grad
     assert not torch.equal(z, net.eval().features(batch.x))
 
@@ -144,4 +146,5 @@ def test_an_absent_client_keeps_its_last_model():
     for client, memory in early.clients.items():
         result = torch.equal(memory["previous"], late.clients[client]["previous"])
         assert result == (client not in participants)
-    assert set(late.clients) == {*early.clients, *participants}
+    expected = {*early.clients, *participants}
+    assert set(late.clients) == expected

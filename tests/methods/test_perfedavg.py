@@ -18,7 +18,8 @@ def gradient_of(monkeypatch, settings, w=(1.0, -2.0)):
     """The gradient at w of the loss sum_i y_i w^4 / 4 over a batch's mean y, whose Hessian is 3 y w^2."""
     layout = flat_layout(2)
     layout.load(torch.tensor(w))
-    client = ClientRound("a", 0, 1, 3, 0.1, torch.tensor(w), {}, layout, None, None, {})
+    theta = torch.tensor(w)
+    client = ClientRound("a", 0, 1, 3, 0.1, theta, {}, layout, None, None, {})
 
     def fourth_power(self, net, batch, client):
         client.layout.grad.add_(batch.y.float().mean() * client.layout.params**3)
@@ -37,13 +38,15 @@ def test_first_order_and_hessian_free_by_hand(monkeypatch):
     g = 2 * (w - 0.05 * w**3) ** 3
     assert_close(gradient_of(monkeypatch, {"alpha": 0.05}), g)
     exact = g - 0.05 * 3 * w**2 * g
-    result = gradient_of(monkeypatch, {"alpha": 0.05, "variant": "hf", "delta": 0.02})
+    settings = {"alpha": 0.05, "variant": "hf", "delta": 0.02}
+    result = gradient_of(monkeypatch, settings)
     assert_close(result, exact, rtol=1e-3, atol=0)
 
 
 def test_without_an_inner_step_it_is_the_gradient_of_the_second_half(monkeypatch):
     for variant in ("fo", "hf"):
-        result = gradient_of(monkeypatch, {"alpha": 0.0, "variant": variant}).tolist()
+        settings = {"alpha": 0.0, "variant": variant}
+        result = gradient_of(monkeypatch, settings).tolist()
         assert result == [2.0, -16.0]
 
 
@@ -58,9 +61,8 @@ def test_the_difference_of_gradients_has_one_dropout():
 
 @pytest.mark.parametrize(("images", "sizes"), [(1, [1, 1]), (2, [1, 1]), (5, [2, 3])])
 def test_a_batch_is_halved(images, sizes):
-    batch = Batch(
-        torch.rand(images, 1), torch.arange(images), torch.arange(images), {"w": torch.rand(images)}
-    )
+    per_image = {"w": torch.rand(images)}
+    batch = Batch(torch.rand(images, 1), torch.arange(images), torch.arange(images), per_image)
     parts = list(halves(batch))
     assert [len(part.y) for part in parts] == [len(part.per_image["w"]) for part in parts] == sizes
 

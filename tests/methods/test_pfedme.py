@@ -24,11 +24,13 @@ def test_two_minibatches_of_two_inner_steps_written_out():
     theirs = Layout(other)
     start = layout.read()
     t = layout.trainable
-    task = ClientTask("north", 0, 2, 3, 0, start, {}, {"model": Layout(toy_net(seed=4)).read()})
+    model = Layout(toy_net(seed=4)).read()
+    memory = {"model": model}
+    task = ClientTask("north", 0, 2, 3, 0, start, {}, memory)
     settings = {"strength": 3.0, "inner_steps": 2, "inner_lr": 0.1}
-    report = run_client(
-        resolve("pfedme", settings), net, layout, shard, task, replace(SGD, epochs=2)
-    )
+    training = replace(SGD, epochs=2)
+    method = resolve("pfedme", settings)
+    report = run_client(method, net, layout, shard, task, training)
 
     w = start[:t].clone()
     batch = next(shard.in_order())
@@ -56,7 +58,8 @@ def test_near_the_minimum_of_the_envelope_a_step_of_w_is_a_step_of_gradient_desc
 def test_the_stronger_lambda_the_nearer_the_personal_model(steps):
     gaps = []
     for strength in (1.0, 5.0, 15.0):
-        state = play("pfedme", {"strength": strength, "inner_steps": steps}, rounds=3, training=SGD)
+        settings = {"strength": strength, "inner_steps": steps}
+        state = play("pfedme", settings, rounds=3, training=SGD)
         gaps.append(
             sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values())
         )

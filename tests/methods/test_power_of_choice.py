@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
+from tables_of_numbers import rows
 
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
@@ -15,8 +16,9 @@ def rule(**settings):
 
 
 def columns(keys, losses):
+    candidate_key = torch.tensor(keys, dtype=torch.float64)
     return {
-        "candidate_key": torch.tensor(keys, dtype=torch.float64),
+        "candidate_key": candidate_key,
         "loss_before": torch.tensor(losses),
     }
 
@@ -24,17 +26,19 @@ def columns(keys, losses):
 def test_of_three_candidates_the_two_with_the_highest_losses_train_and_count_alike():
     """The largest keys are candidates 0, 2 and 3; the loss of client 1 is not looked at."""
     half = rule(candidates=0.75, chosen=0.5)
-    column = columns([-0.1, -9.0, -0.3, -0.2], [1.0, 7.0, 3.0, 2.0])
+    keys = [-0.1, -9.0, -0.3, -0.2]
+    column = columns(keys, [1.0, 7.0, 3.0, 2.0])
     result = half.select_clients(column, torch.arange(4)).tolist()
     assert result == [False, False, True, True]
-    updates = client_updates([[1.0], [2.0], [3.0], [5.0]], n=[9, 9, 1, 2], **column)
+    updates = client_updates(rows("1.0; 2.0; 3.0; 5.0"), n=[9, 9, 1, 2], **column)
     theta, weights = half.aggregate(torch.zeros(1), updates, {})
     assert weights.tolist() == [0, 0, 0.5, 0.5]
     assert theta.tolist() == [4.0]
 
 
 def test_all_candidates_and_all_chosen_is_the_plain_mean_and_the_fewest_is_one():
-    column = columns([-0.1, -0.2, -0.3], [1.0, 1.0, 1.0])
+    keys = [-0.1, -0.2, -0.3]
+    column = columns(keys, [1.0, 1.0, 1.0])
     assert rule(candidates=1.0, chosen=1.0).select_clients(column, torch.arange(3)).all()
     result = rule(candidates=0.01, chosen=0.01).select_clients(column, torch.arange(3)).tolist()
     assert result == [

@@ -52,6 +52,7 @@ def test_ascent_goes_rho_along_the_gradient_and_back(client):
     loss, loss_after = probes.ascend(net, visit, 0.05)
     assert torch.equal(visit.layout.read(), visit.theta)
     _, gradient = probes.gradient(net, visit)
-    visit.layout.params.add_(gradient, alpha=0.05 / gradient.norm().item())
+    alpha = 0.05 / gradient.norm().item()
+    visit.layout.params.add_(gradient, alpha=alpha)
     assert_close(loss_after, probes.mean_loss(net, visit))
     assert loss_after > loss

@@ -55,8 +55,11 @@ def test_only_the_context_travels_and_for_volumes_the_slice_projection():
         "backbone.tower.slices.bias": (3,),
     }
     assert trained.shapes == expected
-    assert trained.size == 4 * 32 + 603
-    assert list(Layout(volumes(rule="released")).shapes) == [CONTEXT]
+    expected = 4 * 32 + 603
+    assert trained.size == expected
+    net = volumes(rule="released")
+    result = list(Layout(net).shapes)
+    assert result == [CONTEXT]
 
 
 def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
@@ -84,11 +87,13 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
     shard = toy_shard("north")
     before = logits(net, shard, local)
     assert assembly.is_frozen(net)
-    table = assembly.with_features(
-        net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {})
-    )
-    assert table.train["north"].images.shape == (len(shard), 16)
-    result = torch.from_numpy(logits(net, table.train["north"], local))
+    classes = ["a", "b", "c"]
+    data = Shards(classes, {}, ["north"], {"north": shard}, {}, {}, {}, [], {})
+    table = assembly.with_features(net, data)
+    result = table.train["north"].images.shape
+    assert result == (len(shard), 16)
+    classes = table.train["north"]
+    result = torch.from_numpy(logits(net, classes, local))
     assert_close(result, torch.from_numpy(before))
 
 
@@ -99,7 +104,9 @@ def test_a_tower_that_projects_slices_is_not_frozen_unless_released():
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     states.save(tmp_path, play("promptfl", until=1), ROSTER)
-    again = play("promptfl", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+    path = states.saved(tmp_path)[-1]
+    state = states.restore(path, ROSTER, "cpu")
+    again = play("promptfl", state=state)
     assert torch.equal(again.theta, play("promptfl").theta)
 
 

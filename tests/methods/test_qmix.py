@@ -39,9 +39,8 @@ def rounds(team: Qmix, count: int, memory=None, *, start=1, warmup=10, total=60,
     for t in range(start, count + 1):
         state = torch.full((team.agents, 4), float(t))
         reward = torch.tensor(t - 1.0)
-        qmix.next_actions(
-            team, memory, state, reward, start=1, now=qmix.Moment(t, total, warmup, seed)
-        )
+        now = qmix.Moment(t, total, warmup, seed)
+        qmix.next_actions(team, memory, state, reward, start=1, now=now)
     return memory
 
 
@@ -157,12 +156,14 @@ def test_a_round_s_steps_follow_gradients_of_norm_10_at_most():
     """All eight transitions are in every batch, so torch's Adam can take the same sixteen steps."""
     transitions = some(8)
     draw = torch.Generator().manual_seed(3)
+    state = 100 * transitions.state
+    after = 100 * transitions.after
     transitions = Transitions(
-        100 * transitions.state,
+        state,
         transitions.last,
         transitions.action,
         transitions.reward,
-        100 * transitions.after,
+        after,
     )
     older = weights(5)
     expected = torch.nn.Parameter(weights(0))
@@ -199,9 +200,8 @@ def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
 def test_only_the_newest_transitions_are_kept(monkeypatch):
     monkeypatch.setattr(qmix, "CAPACITY", 3)
     memory = rounds(TEAM, 9)
-    transitions = qmix.transitions(
-        memory["qmix_states"], memory["qmix_rewards"], memory["qmix_actions"][:-1]
-    )
+    actions = memory["qmix_actions"][:-1]
+    transitions = qmix.transitions(memory["qmix_states"], memory["qmix_rewards"], actions)
     assert transitions.reward.tolist() == [6, 7, 8]
     result = transitions.state[:, 0, 0].tolist()
     assert result == [5, 6, 7]
@@ -232,7 +232,8 @@ def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
 
 def test_exploration_falls_in_a_line_over_the_first_half():
     result = [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)]
-    assert result == pytest.approx([1.0, 1.0, 0.62, 0.05, 0.05])
+    expected = pytest.approx([1.0, 1.0, 0.62, 0.05, 0.05])
+    assert result == expected
 
 
 def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
@@ -253,7 +254,8 @@ def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
 
 def test_two_rounds_explore_differently():
     """While nothing is learned all is drawn: of 100 agents with 8 actions a few agree by chance."""
-    actions = rounds(Qmix(100, 8, 0.9), 4)["qmix_actions"][1:]  # drawn in rounds 1 to 4
+    team = Qmix(100, 8, 0.9)
+    actions = rounds(team, 4)["qmix_actions"][1:]  # drawn in rounds 1 to 4
     assert all((actions[i] == actions[j]).float().mean() < 0.4 for i in range(4) for j in range(i))
 
 
@@ -295,7 +297,9 @@ def test_a_bandit_in_which_one_agent_matters_is_solved():
     draw = torch.Generator().manual_seed(0)
     last, action = torch.randint(3, (2, 60, 3), generator=draw)
     reward = (action[:, 1] == 2).float()
-    transitions = Transitions(states(60, seed=1), last, action, reward, states(60, seed=2))
+    state = states(60, seed=1)
+    after = states(60, seed=2)
+    transitions = Transitions(state, last, action, reward, after)
     learner = Learner.start(team.layers, 0)
     for t in range(12):
         learner, loss = team.train(learner, learner.weights, transitions, t)
@@ -309,7 +313,8 @@ def test_a_bandit_in_which_one_agent_matters_is_solved():
 
 @pytest.mark.parametrize("agents", [1, 100])
 def test_any_number_of_agents_learns(agents):
-    memory = rounds(Qmix(agents, 11, 0.99), 5, warmup=3)
+    team = Qmix(agents, 11, 0.99)
+    memory = rounds(team, 5, warmup=3)
     assert memory["qmix_steps"] == 2 * qmix.STEPS
     for value in memory.values():
         assert value.isfinite().all()

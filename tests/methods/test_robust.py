@@ -5,43 +5,49 @@ import pytest
 import torch
 from conftest import client_updates, flat_layout, play
 from scipy.optimize import minimize
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.methods import resolve
 from fedcli.methods.robust import number
 
 RULES = "median", "trimmed-mean", "krum", "multi-krum", "rfa", "norm-clipping"
-HONEST = [[1.0, 2.0], [2.0, 1.0], [1.5, 1.5], [1.0, 1.0]]
+HONEST = rows("1.0 2.0; 2.0 1.0; 1.5 1.5; 1.0 1.0")
 
 
 def aggregate(name, models, settings=None, theta=(0.0, 0.0), **columns):
     model, weights = resolve(name, settings).aggregator.aggregate(
         torch.tensor(theta), client_updates(models, **columns), {}
     )
-    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    expected = pytest.approx(1, abs=1e-12)
+    assert weights.sum().item() == expected
     assert weights.dtype == torch.float64
     return model.tolist(), weights.tolist()
 
 
 def test_median_of_an_odd_and_an_even_number_of_clients():
-    result = aggregate("median", [[1.0, 9.0], [2.0, 5.0], [900.0, 7.0]])
-    assert result == (
+    models = rows("1.0 9.0; 2.0 5.0; 900.0 7.0")
+    result = aggregate("median", models)
+    expected = (
         [2.0, 7.0],
         [0.0, 0.5, 0.5],
     )
-    result = aggregate("median", [[1.0, 1.0], [2.0, 9.0], [4.0, 5.0], [900.0, 7.0]])[0]
+    assert result == expected
+    models = rows("1.0 1.0; 2.0 9.0; 4.0 5.0; 900.0 7.0")
+    result = aggregate("median", models)[0]
     assert result == [3.0, 6.0]
 
 
 def test_trimmed_mean_leaves_out_so_many_at_either_end():
     """A share of 0.2 of five clients is one: the mean of 2, 3 and 7. The weights are the shares of all numbers."""
-    models = [[1.0, 0.0], [2.0, 2.0], [3.0, 4.0], [7.0, 6.0], [99.0, -8.0]]
+    models = rows("1.0 0.0; 2.0 2.0; 3.0 4.0; 7.0 6.0; 99.0 -8.0")
     model, weights = aggregate("trimmed-mean", models, {"hostile": 0.2})
     assert model == [4.0, 2.0]
     expected = pytest.approx([1 / 6, 1 / 3, 1 / 3, 1 / 6, 0])
     assert weights == expected
     expected = pytest.approx(np.mean(models, 0).tolist())
-    assert aggregate("trimmed-mean", models, {"hostile": 0.0})[0] == expected
+    result = aggregate("trimmed-mean", models, {"hostile": 0.0})[0]
+    assert result == expected
     result = aggregate("trimmed-mean", models, {"hostile": 0.49})[0]
     expected = aggregate("median", models)[0]
     assert result == expected
@@ -49,7 +55,7 @@ def test_trimmed_mean_leaves_out_so_many_at_either_end():
 
 def test_krum_takes_the_client_with_the_nearest_neighbours():
     """K = 5, f = 1: two neighbours. Of places 0, 1, 3, 7, 50 the scores are 10, 5, 13, 52, 4058."""
-    models = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [7.0, 0.0], [50.0, 0.0]]
+    models = rows("0.0 0.0; 1.0 0.0; 3.0 0.0; 7.0 0.0; 50.0 0.0")
     expected = ([1.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0])
     assert aggregate("krum", models) == expected
     expected = ([2.75, 0.0], [0.25, 0.25, 0.25, 0.25, 0.0])
@@ -57,28 +63,31 @@ def test_krum_takes_the_client_with_the_nearest_neighbours():
 
 
 def test_rfa_is_the_geometric_median():
-    models = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]])
+    models = np.array(rows("0.0 0.0; 4.0 0.0; 0.0 3.0; 40.0 40.0"))
     n = np.array([3.0, 1.0, 2.0, 1.0])
     best = minimize(
         lambda z: n @ np.linalg.norm(models - z, axis=1), [1.0, 1.0], method="Nelder-Mead", tol=1e-9
     )
     model, _ = aggregate("rfa", models, {"iterations": 500}, n=n)
-    assert model == pytest.approx(best.x.tolist(), abs=1e-3)
+    expected = pytest.approx(best.x.tolist(), abs=1e-3)
+    assert model == expected
 
 
 def test_one_step_of_weiszfeld_by_hand():
     """From the mean 3 of 0, 0, 9 distances are 3, 3, 6: weights 2/5, 2/5, 1/5."""
-    model, weights = aggregate("rfa", [[0.0, 0.0], [0.0, 0.0], [9.0, 0.0]], {"iterations": 1})
+    models = rows("0.0 0.0; 0.0 0.0; 9.0 0.0")
+    model, weights = aggregate("rfa", models, {"iterations": 1})
     assert model == pytest.approx([1.8, 0.0])
     assert weights == pytest.approx([0.4, 0.4, 0.2])
 
 
 def test_norm_clipping_cuts_long_updates():
     """From (1, 0): updates of length 1, 2 and 10; p = 1/2, 1/4, 1/4."""
-    models = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]]
+    models = rows("2.0 0.0; 1.0 2.0; 1.0 -10.0")
     n = [2.0, 1.0, 1.0]
     cut, weights = aggregate("norm-clipping", models, {"norm": 2.0}, (1.0, 0.0), n=n)
-    assert cut == pytest.approx([1.5, 0.5 - 0.5])
+    expected = pytest.approx([1.5, 0.5 - 0.5])
+    assert cut == expected
     expected = pytest.approx([0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8])
     assert weights == expected
     result = aggregate("norm-clipping", models, None, (1.0, 0.0), n=n)
@@ -97,9 +106,11 @@ def test_one_of_five_clients_cannot_take_the_model_away(name):
     centre = np.mean(HONEST, 0)
     for far in (1e2, 1e4):
         settings = {"iterations": 200} if name == "rfa" else {}
-        model, _ = aggregate(name, [*HONEST, [-far, far]], settings, centre.tolist())
+        models = [*HONEST, [-far, far]]
+        model, _ = aggregate(name, models, settings, centre.tolist())
         assert np.linalg.norm(np.subtract(model, centre)) < 1.0
-        result = np.linalg.norm(np.subtract(aggregate("fedavg", [*HONEST, [-far, far]])[0], centre))
+        models = [*HONEST, [-far, far]]
+        result = np.linalg.norm(np.subtract(aggregate("fedavg", models)[0], centre))
         assert result > 10
 
 
@@ -109,7 +120,7 @@ def test_clients_that_agree_have_their_model_and_no_order_matters(name):
         expected = pytest.approx([3.0, -1.0])
         result = aggregate(name, [[3.0, -1.0]] * k)[0]
         assert result == expected
-    models = [[1.0, 2.0], [4.0, -1.0], [0.5, 1.5], [9.0, 3.0], [-2.0, 1.0]]
+    models = rows("1.0 2.0; 4.0 -1.0; 0.5 1.5; 9.0 3.0; -2.0 1.0")
     expected = pytest.approx(aggregate(name, models)[0])
     result = aggregate(name, models[::-1])[0]
     assert result == expected
@@ -118,7 +129,8 @@ def test_clients_that_agree_have_their_model_and_no_order_matters(name):
 def test_statistics_of_batch_norm_stay_between_the_clients():
     layout = flat_layout(3)
     layout.trainable = 2
-    table = client_updates([[1.0, 2.0, 4.0], [2.0, 1.0, 8.0], [50.0, 50.0, 6.0]], layout=layout)
+    theta = rows("1.0 2.0 4.0; 2.0 1.0 8.0; 50.0 50.0 6.0")
+    table = client_updates(theta, layout=layout)
     for name in RULES:
         model, _ = resolve(name).aggregator.aggregate(torch.zeros(3), table, {})
         assert 4.0 <= model[2].item() <= 8.0
@@ -126,9 +138,11 @@ def test_statistics_of_batch_norm_stay_between_the_clients():
 
 def test_a_large_table_is_sorted_in_pieces(monkeypatch):
     models = np.random.default_rng(0).normal(size=(5, 11)).tolist()
-    whole = aggregate("trimmed-mean", models, theta=[0.0] * 11)
+    theta = [0.0] * 11
+    whole = aggregate("trimmed-mean", models, theta=theta)
     monkeypatch.setattr("fedcli.methods.robust.BLOCK", 10)
-    assert aggregate("trimmed-mean", models, theta=[0.0] * 11) == whole
+    theta = [0.0] * 11
+    assert aggregate("trimmed-mean", models, theta=theta) == whole
 
 
 def test_a_federation_whose_rule_leaves_nobody_out_trains_as_fedavg():
@@ -151,7 +165,7 @@ def test_trimmed_mean_of_six_leaves_out_two_at_either_end():
 
 def test_rfa_starts_at_the_mean_by_images():
     """The mean of 0, 4 and 8 with 1, 1 and 2 images is 5: distances 5, 1, 3, weights 0.05, 0.25, 1/6 of their sum."""
-    models = [[0.0, 0.0], [4.0, 0.0], [8.0, 0.0]]
+    models = rows("0.0 0.0; 4.0 0.0; 8.0 0.0")
     n = np.array([1.0, 1.0, 2.0])
     model, weights = aggregate("rfa", models, {"iterations": 1}, n=n)
     expected = pytest.approx([3 / 28, 15 / 28, 10 / 28])

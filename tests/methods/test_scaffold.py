@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
+from tables_of_numbers import rows
 from torch import nn
 from torch.testing import assert_close
 
@@ -31,9 +32,11 @@ def lone(start):
 def slope_turn(training, **settings):
     """c_i of a client after one visit on the slope, its distance x - y and its number of steps."""
     net, layout = lone(0.0)
-    method = replace(resolve("scaffold"), local=Slope(**settings))
+    local = Slope(**settings)
+    method = replace(resolve("scaffold"), local=local)
     task = ClientTask("north", 0, 1, 1, 0, layout.read(), {}, {})
-    report = run_client(method, net, layout, toy_shard("north", 8), task, training)
+    shard = toy_shard("north", 8)
+    report = run_client(method, net, layout, shard, task, training)
     return report.memory["control"].item(), -report.theta.item(), report.steps
 
 
@@ -70,9 +73,8 @@ def test_two_steps_are_algorithm_1_written_out(control):
 def test_the_server_moves_c_over_the_roster():
     """Line 17: 1/N of each change when all count alike; K/N of the weighted mean otherwise."""
     p = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    table = client_updates(
-        torch.zeros(2, 2), control_change=[[1.0, 0.0], [3.0, -2.0]], rows=[0, 6], roster=8
-    )
+    control_change = rows("1.0 0.0; 3.0 -2.0")
+    table = client_updates(torch.zeros(2, 2), control_change=control_change, rows=[0, 6], roster=8)
     for control, step in (("uniform", [4 / 8, -2 / 8]), ("weighted", [2.5 * 2 / 8, -1.5 * 2 / 8])):
         local = resolve("scaffold", {"control": control}).local
         theta = torch.zeros(2)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import ROSTER, toy_shard
 from made_plans import planned
+from tables_of_numbers import rows
 
 from fedcli.bench import checks
 from fedcli.bench.checks import Subject
@@ -84,7 +85,7 @@ def test_options_that_mean_one_class_are_refused(plan, sentence):
 
 
 def test_the_loss_is_the_mean_over_known_labels():
-    logits = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 3.0]])
+    logits = torch.tensor(rows("0.5 -1.0 2.0; 1.0 0.0 3.0"))
     y = torch.tensor([[1, 0, 1], [0, UNKNOWN, 0]])
     y = y.to(torch.uint8)
     p = torch.sigmoid(logits)
@@ -100,14 +101,17 @@ def test_the_loss_is_the_mean_over_known_labels():
         + (1 - p[0, 2]) ** 2 * p[0, 2].log()
     )
     expected = pytest.approx(-focal.item() / 3, rel=1e-5)
-    assert binary_cross_entropy(logits, y, gamma=2.0)[0].item() == expected
+    result = binary_cross_entropy(logits, y, gamma=2.0)[0].item()
+    assert result == expected
     smooth = binary_cross_entropy(logits[:, :1], y[:, :1], smoothing=0.2)[0].item()
     expected = pytest.approx(-(0.9 * p[0, 0].log() + 0.1 * (1 - p[0, 0]).log()).item(), rel=1e-5)
     assert smooth == expected
 
 
 def test_balanced_weights_make_rare_labels_count_as_much_as_their_absence():
-    weights = class_weights("balanced", torch.tensor([1, 4, 0, 5]), torch.tensor([4, 1, 5, 0]))
+    counts = torch.tensor([1, 4, 0, 5])
+    negatives = torch.tensor([4, 1, 5, 0])
+    weights = class_weights("balanced", counts, negatives)
     assert weights.tolist() == [4.0, 0.25, 1.0, 1.0]
     shard = several("north", 30)
     expected = [(shard.y[:, k] == 1).sum() for k in range(3)]

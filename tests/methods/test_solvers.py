@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tables_of_numbers import rows
 from torch import nn
 
 from fedcli.methods.solvers import Solver
@@ -16,7 +17,9 @@ def stepped(solver, parameter, gradients):
 
 def test_sgd_by_hand():
     parameter = nn.Parameter(torch.tensor([1.0, -2.0]))
-    result = stepped(Solver("sgd", [parameter], 0.5), parameter, [[1.0, 0.0], [2.0, -4.0]])
+    gradients = rows("1.0 0.0; 2.0 -4.0")
+    solver = Solver("sgd", [parameter], 0.5)
+    result = stepped(solver, parameter, gradients)
     assert result == [-0.5, 0.0]
 
 
@@ -40,7 +43,8 @@ def test_to_the_bit_as_torchs_classes(name, kind):
     gradients = torch.randn(4, 7, generator=stream)
     (ours, idle) = (nn.Parameter(start.clone()) for _ in range(2))
     theirs = nn.Parameter(start.clone())
-    solver = Solver(name, iter([idle, ours]), 0.03)
+    parameters = iter([idle, ours])
+    solver = Solver(name, parameters, 0.03)
     reference = kind([theirs], lr=0.03, fused=True)
     for gradient in gradients:
         ours.grad = gradient.clone()

@@ -40,7 +40,8 @@ def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
     x = torch.ones(1, 1, dtype=torch.float64)
     moved = som.train(neurons, x, torch.ones(1, dtype=torch.float64), 100)
     expected = pytest.approx([0.05, 0.05 * np.exp(-2)])
-    assert moved[:2, 0].tolist() == expected
+    result = moved[:2, 0].tolist()
+    assert result == expected
 
 
 def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
@@ -64,7 +65,8 @@ def test_nearness_is_in_units_of_the_median_distance():
 
 
 def test_clients_on_the_spot_are_all_near():
-    result = som.nearness(torch.zeros(25, 4).double(), torch.zeros(3, 4).double()).tolist()
+    neurons = torch.zeros(25, 4).double()
+    result = som.nearness(neurons, torch.zeros(3, 4).double()).tolist()
     assert result == [
         1,
         1,
@@ -132,7 +134,8 @@ def test_the_first_map_scales_with_the_clients():
 def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places():
     rows = torch.tensor([0, 2, 3, 5])
     turn = som.order(rows, 6, seed=1, round=1)
-    assert turn.sort().values.tolist() == [0, 1, 2, 3]
+    result = turn.sort().values.tolist()
+    assert result == [0, 1, 2, 3]
     result = rows.flip(0)[som.order(rows.flip(0), 6, seed=1, round=1)]
     assert torch.equal(result, rows[turn])
     result = len({tuple(som.order(rows, 6, seed=1, round=t).tolist()) for t in range(1, 9)})
@@ -142,9 +145,11 @@ def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places(
 def test_shares_sum_to_one_whatever_evens_them_out():
     weight = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
     expected = pytest.approx([1 / 8, 2 / 8, 5 / 8])
-    assert som.shares(weight, temperature=1.0, floor=0.0).tolist() == expected
+    result = som.shares(weight, temperature=1.0, floor=0.0).tolist()
+    assert result == expected
     expected = pytest.approx([1 / 30, 4 / 30, 25 / 30])
-    assert som.shares(weight, temperature=0.5, floor=0.0).tolist() == expected
+    result = som.shares(weight, temperature=0.5, floor=0.0).tolist()
+    assert result == expected
     result = som.shares(weight, temperature=1.0, floor=0.6).tolist()
     assert result == pytest.approx([0.25, 0.3, 0.45])
     result = som.shares(weight, temperature=1.0, floor=1.0).tolist()

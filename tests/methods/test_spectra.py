@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tables_of_numbers import rows
 from torch.testing import assert_close
 
 from fedcli.data.transforms import normalised, to_pixels
@@ -27,10 +28,11 @@ def test_the_square_has_the_frequencies_up_to_a_share_of_the_side():
 def test_amplitudes_of_a_wave():
     """The mean at 0, and half the height at one period either way."""
     low_amplitudes = amplitudes(normalised(wave(0.5, 0.2)), 0.13)[0, 0]
-    expected = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.5, 0.1], [0.0, 0.0, 0.0]])
+    expected = torch.tensor(rows("0.0 0.0 0.0; 0.1 0.5 0.1; 0.0 0.0 0.0"))
     assert_close(low_amplitudes, expected, atol=1e-6, rtol=0)
     result = amplitudes(normalised(wave(0.5, 0.2)), 0.0).tolist()
-    assert result == [[[[pytest.approx(0.5)]]]]
+    expected = [[[[pytest.approx(0.5)]]]]
+    assert result == expected
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, math.pi])
@@ -74,8 +76,8 @@ def test_all_amplitudes_of_another_image_are_a_whole_spectrum():
 
 
 def test_images_are_cut_to_what_pixels_can_be():
-    pixels = to_pixels(
-        exchanged(normalised(wave(0.5, 0.4)), torch.tensor([[[[0.9]]]]), 0.0, cut=True)
-    )
+    other = torch.tensor([[[[0.9]]]])
+    pixels = to_pixels(exchanged(normalised(wave(0.5, 0.4)), other, 0.0, cut=True))
     assert pixels.max() <= 1 + 1e-6
-    assert pixels.min() == pytest.approx(0.5, abs=1e-5)
+    expected = pytest.approx(0.5, abs=1e-5)
+    assert pixels.min() == expected

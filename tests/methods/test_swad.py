@@ -18,7 +18,8 @@ def scored(losses, **settings):
     memory = {}
     models = []
     for t, loss in enumerate(losses, 1):
-        updates = client_updates([[0.0]], t=t, dense_mean=[[float(t)]], validation_loss=[loss])
+        dense_mean = [[float(t)]]
+        updates = client_updates([[0.0]], t=t, dense_mean=dense_mean, validation_loss=[loss])
         rule.aggregate(torch.zeros(1), updates, memory)
         models.append(rule.scored(torch.zeros(1), memory).item())
     return models
@@ -34,9 +35,11 @@ def test_it_begins_at_the_first_loss_that_no_later_one_beats_and_ends_before_the
 
 
 def test_a_loss_that_falls_or_stays_within_the_tolerance_never_ends_it():
-    result = scored([4.0, 3.0, 2.0, 1.0])[-1]
+    losses = [4.0, 3.0, 2.0, 1.0]
+    result = scored(losses)[-1]
     assert result == 4  # not begun: the last round
-    result = scored([1.0] * 9)[-1]
+    losses = [1.0] * 9
+    result = scored(losses)[-1]
     assert result == pytest.approx(5)
 
 
@@ -68,7 +71,8 @@ def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
     state = play("swad")
     plain = play("fedavg").theta
     assert torch.equal(state.theta, plain)
-    result = scored_model(resolve("swad").aggregator, state.theta, state.server)
+    rule = resolve("swad").aggregator
+    result = scored_model(rule, state.theta, state.server)
     assert not torch.equal(result, plain)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from tables_of_numbers import rows as number_rows
 from torch.testing import assert_close
 
 from fedcli.methods import transport
@@ -37,14 +38,16 @@ def turns_as_published(cost, mass, eps, turns):
     ],
 )
 def test_one_prompt_fills_its_best_patches_first(mass, expected):
-    plan = transport_plan(torch.tensor([[0.0], [0.5 * LN3]]), mass, eps=0.5)
+    cost = torch.tensor([[0.0], [0.5 * LN3]])
+    plan = transport_plan(cost, mass, eps=0.5)
     assert_close(plan, torch.tensor(expected)[:, None])
 
 
 @pytest.mark.parametrize("mass", [1.0, 0.8])
 def test_two_patches_that_mirror_each_other_split_by_three_to_one(mass):
-    plan = transport_plan(torch.tensor([[0.0, LN3], [LN3, 0.0]]), mass, eps=1.0)
-    expected = mass / 2 * torch.tensor([[0.75, 0.25], [0.25, 0.75]])
+    cost = torch.tensor([[0.0, LN3], [LN3, 0.0]])
+    plan = transport_plan(cost, mass, eps=1.0)
+    expected = mass / 2 * torch.tensor(number_rows("0.75 0.25; 0.25 0.75"))
     assert_close(plan, expected)
 
 
@@ -74,7 +77,8 @@ def test_it_is_what_pot_finds(mass, eps):
 
 @pytest.mark.parametrize("mass", [0.05, 0.5, 0.8, 0.99, 1.0])
 def test_prompts_receive_exactly_their_share_and_no_patch_sends_more_than_it_has(mass):
-    plan = transport_plan(1 - similarities(49, 3, spread=0.3), mass, 0.1)
+    cost = 1 - similarities(49, 3, spread=0.3)
+    plan = transport_plan(cost, mass, 0.1)
     expected = torch.full((3, 3), mass / 3)
     assert_close(plan.sum(-2), expected)
     assert plan.min() >= 0
@@ -104,22 +108,25 @@ def test_like_prompts_receive_alike_and_strong_entropy_makes_all_alike():
     result = transport_plan(1 - same, 1.0, 0.1)
     expected = torch.full((3, 6, 2), 1 / 12)
     assert_close(result, expected)
-    flat = transport_plan(1 - similarities(6, 2), 0.8, 1e4)
+    cost = 1 - similarities(6, 2)
+    flat = transport_plan(cost, 0.8, 1e4)
     expected = torch.full((3, 6, 2), 0.8 / 12)
     assert_close(flat, expected, atol=1e-5, rtol=0)
 
 
 def test_one_patch_sends_each_prompt_its_share():
-    result = transport_plan(1 - similarities(1, 4), 0.8, 0.01)
+    cost = 1 - similarities(1, 4)
+    result = transport_plan(cost, 0.8, 0.01)
     expected = torch.full((3, 1, 4), 0.2)
     assert_close(result, expected)
-    result = transport_plan(torch.zeros(1, 1), 0.8, 0.1)
+    cost = torch.zeros(1, 1)
+    result = transport_plan(cost, 0.8, 0.1)
     expected = torch.tensor([[0.8]])
     assert_close(result, expected)
 
 
 def test_little_entropy_takes_the_best_patches_whole():
-    cost = torch.tensor([[0.9], [0.1], [0.5], [0.3], [0.7]])
+    cost = torch.tensor(number_rows("0.9; 0.1; 0.5; 0.3; 0.7"))
     plan = transport_plan(cost, 0.5, 0.001).flatten()
     assert_close(plan, torch.tensor([0.0, 0.2, 0.1, 0.2, 0.0]))
 
@@ -130,7 +137,8 @@ def test_half_precision_survives_where_the_kernel_is_zero():
     assert result == 0  # all of K: the published loop divides 0 by 0
     plan = transport_plan(1 - similarity, 0.8, 0.01)
     assert plan.dtype == torch.float32
-    expected = transport_plan((1 - similarity).double(), 0.8, 0.01).float()
+    cost = (1 - similarity).double()
+    expected = transport_plan(cost, 0.8, 0.01).float()
     assert_close(plan, expected, atol=1e-6, rtol=0)
 
 

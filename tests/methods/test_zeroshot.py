@@ -16,9 +16,9 @@ def test_logits_are_those_of_the_whole_network_on_the_sentences(name, tmp_path):
     import open_clip
 
     whole = theirs(name)
-    net = tiny(
-        name, weights=saved(whole, tmp_path / "clip.pt"), extend=resolve("zero-shot").local.extend
-    )
+    weights = saved(whole, tmp_path / "clip.pt")
+    extend = resolve("zero-shot").local.extend
+    net = tiny(name, weights=weights, extend=extend)
     unit = images(net.side)
     with torch.no_grad():
         texts = whole.encode_text(

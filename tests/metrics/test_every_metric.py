@@ -48,7 +48,8 @@ def test_a_group_is_weights_of_zero_and_one(needs, metric):
     logits, y = images(needs)
     group = RANDOM.random((len(y), 3)) < [0.2, 0.5, 0.9]
     expected = [value(metric, logits[members], y[members])[0] for members in group.T]
-    result = value(metric, logits, y, group.astype(int))
+    weights = group.astype(int)
+    result = value(metric, logits, y, weights)
     assert_allclose(result, expected, rtol=0, atol=1e-12)
 
 
@@ -56,7 +57,8 @@ def test_a_group_is_weights_of_zero_and_one(needs, metric):
 def test_no_weights_are_ones_and_what_score_says(needs, metric):
     logits, y = images(needs)
     scores = metrics.score(logits, y)
-    ones = value(metric, logits, y, np.ones((len(y), 1), int))
+    weights = np.ones((len(y), 1), int)
+    ones = value(metric, logits, y, weights)
     expected = pytest.approx([scores[metric.name]], abs=1e-12)
     assert value(metric, logits, y).tolist() == expected
     expected = pytest.approx([scores[metric.name]], abs=1e-12)
@@ -66,7 +68,8 @@ def test_no_weights_are_ones_and_what_score_says(needs, metric):
 @every
 def test_of_no_image_there_is_no_score(needs, metric):
     logits, y = images(needs)
-    assert np.isnan(value(metric, logits, y, np.zeros((len(y), 2), int))).all()
+    weights = np.zeros((len(y), 2), int)
+    assert np.isnan(value(metric, logits, y, weights)).all()
     assert np.isnan(value(metric, logits[:0], y[:0])).all()
 
 
@@ -75,7 +78,8 @@ def test_the_order_of_images_does_not_matter_and_a_perfect_model_is_best(needs, 
     logits, y = images(needs)
     order = RANDOM.permutation(len(y))
     result = value(metric, logits[order], y[order])
-    assert result == pytest.approx(value(metric, logits, y), abs=1e-12)
+    expected = pytest.approx(value(metric, logits, y), abs=1e-12)
+    assert result == expected
     sure = 100.0 * (np.where(y == 1, 1, -1) if needs == LABELS else np.eye(COUNTS[needs])[y])
     expected = pytest.approx(1.0 if metric.better == "high" else 0.0, abs=1e-12)
     assert value(metric, sure, y) == expected

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from report_tables import texts
+from tables_of_numbers import rows
 
 from fedcli.errors import UsageError
 from fedcli.reporting import clinical
@@ -33,7 +34,7 @@ DESCRIBED = {
     "prevalence": 0.4,
     "average_precision": 0.66,
     "calibration_slope": 0.9,
-    "net_benefit": [[0.05, 0.12, 0.1], [0.1, 0.08, 0.02]],
+    "net_benefit": rows("0.05 0.12 0.1; 0.1 0.08 0.02"),
 }
 
 

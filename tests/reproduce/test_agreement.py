@@ -14,9 +14,8 @@ from fedcli.reproduction.tables import agreement, beside
 
 
 def ours(*runs, **about):
-    return record.ResultCell(
-        mean=float(np.mean(runs)), std=None, runs=len(runs), per_run=list(runs), **about
-    )
+    mean = float(np.mean(runs))
+    return record.ResultCell(mean=mean, std=None, runs=len(runs), per_run=list(runs), **about)
 
 
 @pytest.mark.parametrize(("runs", "published_runs"), [(3, 1), (3, 3), (5, 5), (2, 1)])
@@ -40,19 +39,19 @@ def test_a_printed_number_lies_within_or_outside_by_so_much():
         (76.0, "outside", 6 - half),
         (65.02, "within", None),
     ):
-        cell = agreement.judged(
-            ours(69.0, 70.0, 71.0), Printed(mean=printed, digits=1), scale="paper"
-        )
+        published = Printed(mean=printed, digits=1)
+        cell = agreement.judged(ours(69.0, 70.0, 71.0), published, scale="paper")
         assert (cell.verdict, cell.half) == (verdict, pytest.approx(half))
         assert cell.beyond == (beyond and pytest.approx(beyond))
         assert cell.difference == pytest.approx(70 - printed)
-    single = agreement.judged(ours(70.0), Printed(mean=70.0), scale="paper")
+    published = Printed(mean=70.0)
+    single = agreement.judged(ours(70.0), published, scale="paper")
     assert (single.verdict, single.half) == ("too few seeds", None)
-    result = agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict
+    published = Printed(mean=70.0)
+    result = agreement.judged(ours(70.0, 71.0), published, scale="small").verdict
     assert result == "-"
-    sure = agreement.judged(
-        ours(44.754712), Printed(mean=46.758048, digits=6), scale="paper", sure=True
-    )
+    published = Printed(mean=46.758048, digits=6)
+    sure = agreement.judged(ours(44.754712), published, scale="paper", sure=True)
     expected = ("outside", pytest.approx(2.003336, abs=1e-6))
     assert (sure.verdict, sure.beyond) == expected
 
@@ -61,10 +60,12 @@ def test_tau_is_kendalls_and_p_is_the_share_of_orders():
     a = [1.0, 2.0, 2.0, 4.0, 5.0]
     b = [1.0, 3.0, 2.0, 5.0, 4.0]
     tau, p = agreement.tau_b(a, b)
-    assert tau == pytest.approx(kendalltau(a, b).statistic)
+    expected = pytest.approx(kendalltau(a, b).statistic)
+    assert tau == expected
     expected = np.mean([kendalltau(a, order).statistic >= tau - 1e-9 for order in permutations(b)])
     assert p == expected
-    assert agreement.tau_b([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+    theirs = [1.0, 2.0, 3.0]
+    assert agreement.tau_b([1.0, 1.0, 1.0], theirs) is None
     long = np.random.default_rng(1).normal(size=(2, 28))
     tau, p = agreement.tau_b(*long)
     exact = kendalltau(*long, alternative="greater")
@@ -77,10 +78,12 @@ def a_table(seeds=3, scale="paper"):
     cells = {}
     for row in range(14):
         scores = ours(*(50.0 + row + seed for seed in range(seeds)))
-        printed = Printed(mean=51.0 + row + 20 * row)
+        mean = 51.0 + row + 20 * row
+        printed = Printed(mean=mean)
         cells[f"row {row:02d}"] = agreement.judged(scores, printed, scale=scale)
     result = made(column, cells, scale=scale, seeds=range(seeds))
-    return result.model_copy(update={"orders": list(agreement.orders(result))})
+    orders = list(agreement.orders(result))
+    return result.model_copy(update={"orders": orders})
 
 
 def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
@@ -91,7 +94,8 @@ def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     assert table.legend.endswith("3 more in results.json.")
     (main_table,) = beside.main(result)
     below = [row[0].text for row in main_table.unfolded().rows[1::2]]
-    assert below == ["  paper 1/1"] + ["  paper 0/1"] * 13
+    expected = ["  paper 1/1"] + ["  paper 0/1"] * 13
+    assert below == expected
     assert main_table.rows[0][1].below.text == "51.00"
     assert main_table.rows[1][1].below.text == "!72.00"
     inside, order = agreement.sentences([result])
@@ -100,7 +104,8 @@ def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     )
     assert "tau-b with the paper's is 1.00 on average over 1 column" in order
     assert "; in 1 the order is kept" in order
-    chance = result.model_copy(update={"orders": [result.orders[0].model_copy(update={"p": 0.4})]})
+    orders = [result.orders[0].model_copy(update={"p": 0.4})]
+    chance = result.model_copy(update={"orders": orders})
     assert (
         "; in none is the order kept better than a random one would"
         in agreement.sentences([chance])[1]
@@ -127,7 +132,8 @@ def test_rows_at_chance_are_said_once_for_each_data():
     assert beside.at_chance(result.model_copy(update={"rows": stuck})) == [
         "May be no better than chance on Digits: every row. No such row is marked as the best."
     ]
-    sentences = beside.at_chance(result.model_copy(update={"rows": [*stuck[:2], *result.rows[2:]]}))
+    rows = [*stuck[:2], *result.rows[2:]]
+    sentences = beside.at_chance(result.model_copy(update={"rows": rows}))
     assert sentences == [
         "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."
     ]

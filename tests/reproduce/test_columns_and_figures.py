@@ -86,7 +86,8 @@ FIGURES = {
 def test_a_figure_asks_for_what_is_there(tmp_path, line):
     sentence, _, hint = FIGURES[line].partition("|")
     with pytest.raises(UsageError) as error:
-        recipe.load(write(tmp_path, TINY + FIGURE_TEXT + line))
+        text = TINY + FIGURE_TEXT + line
+        recipe.load(write(tmp_path, text))
     assert sentence in error.value.sentence
     assert hint in error.value.hint
 

@@ -81,7 +81,8 @@ def test_a_dataset_is_downloaded_and_prepared(server):
     record = json.loads(downloaded.stdout)
     assert record["folder"] == "d"
     assert list(record["files"]) == ["officecaltech.tgz"]
-    assert run("prepare", "office-caltech", "--raw", "d", "--size", "8").exit_code == 0
+    result = run("prepare", "office-caltech", "--raw", "d", "--size", "8").exit_code
+    assert result == 0
     assert run("datasets", "office-caltech", "--accept-licence").exit_code == 2
 
 
@@ -130,9 +131,11 @@ def test_what_was_fetched_is_found(server):
         "w/samples/office-caltech",
         "w/samples/rsna-ich",
     }
-    assert raw.files(table, [], {}, "smoke", nothing) == {}
+    result = raw.files(table, [], {}, "smoke", nothing)
+    assert result == {}
     again = run("reproduce", "sample.toml", "--fetch", "--work", "w", "--json")
-    assert json.loads(again.stdout)["by_hand"] == ["rsna-ich"]
+    result = json.loads(again.stdout)["by_hand"]
+    assert result == ["rsna-ich"]
     assert len(server) == 4
 
 

@@ -25,9 +25,8 @@ def measured(monkeypatch):
         limits[kind] = limit
         if kind == "c":
             return None
-        return SimpleNamespace(
-            total_seconds=EACH[kind] * IMAGES[source.name] / 100, peak_bytes=7, free_bytes=9
-        )
+        total_seconds = EACH[kind] * IMAGES[source.name] / 100
+        return SimpleNamespace(total_seconds=total_seconds, peak_bytes=7, free_bytes=9)
 
     monkeypatch.setattr(forecast.time, "perf_counter", lambda: now[0])
     for name, replacement in {
@@ -51,7 +50,8 @@ def made(*lines):
         kind, data = line.split()
         cells.append(SimpleNamespace(work=(kind, data), chain=(data,), train=kind, row=kind))
     sources = {(name,): Path(name) for name in IMAGES}
-    return forecast.forecast(cells, sources, Place(Path("work")))
+    workplace = Place(Path("work"))
+    return forecast.forecast(cells, sources, workplace)
 
 
 def test_each_kind_is_measured_once_and_goes_with_the_images(measured):
@@ -106,10 +106,13 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     data.write_text("{}", encoding="utf-8")
     work = Place(tmp_path)
     estimate = Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
-    forecast._Kept(work, {"a": data, "b": data}).add("a", estimate)
-    result = forecast._Kept(work, {"a": data, "b": data}).estimates
+    kinds = {"a": data, "b": data}
+    forecast._Kept(work, kinds).add("a", estimate)
+    kinds = {"a": data, "b": data}
+    result = forecast._Kept(work, kinds).estimates
     assert result == {"a": estimate}
-    assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).estimates
+    workplace = Place(tmp_path, ("cuda",))
+    assert not forecast._Kept(workplace, {"a": data}).estimates
     data.write_text("{ }", encoding="utf-8")
     assert not forecast._Kept(work, {"a": data}).estimates
     data.write_text("{}", encoding="utf-8")

@@ -36,8 +36,10 @@ def test_shares_are_in_percent_where_that_is_asked_for_and_megabytes_stay(tmp_pa
     column = column.model_copy(update={"unit": "points"})
     results = made(column, {"FedAvg": a_cell(2.0, 0.25)})
     table = PlayedTable(tmp_path, results, [])
-    assert table.to_frame()["up"].tolist() == [0.02]
-    assert table.to_frame(percent=True)["up std"].tolist() == [0.25]
+    result = table.to_frame()["up"].tolist()
+    assert result == [0.02]
+    result = table.to_frame(percent=True)["up std"].tolist()
+    assert result == [0.25]
 
 
 @pytest.mark.parametrize(

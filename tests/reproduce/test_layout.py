@@ -42,16 +42,17 @@ def numbers(names, rows, published):
         cells = {}
         for column_index, name in enumerate(names):
             printed = Printed(mean=1.0) if f"{row.name}|{name}" in published else None
-            cells[name] = a_cell(10.0 * row_index + column_index, published=printed)
+            mean = 10.0 * row_index + column_index
+            cells[name] = a_cell(mean, published=printed)
         made_rows.append(row.model_copy(update={"cells": cells}))
-    return result.model_copy(
-        update={"columns": columns, "rows": made_rows, "marks": dict.fromkeys(names, UNMARKED)}
-    )
+    update = {"columns": columns, "rows": made_rows, "marks": dict.fromkeys(names, UNMARKED)}
+    return result.model_copy(update=update)
 
 
 def drawn(result, **shape):
     """Title -> heads and lines of each table."""
-    tables = layout.tables(result.model_copy(update={"layout": PrintedLayout(**shape)}), "")
+    update = {"layout": PrintedLayout(**shape)}
+    tables = layout.tables(result.model_copy(update=update), "")
     by_title = {}
     for table in tables:
         heads = [(column.over, column.name) for column in table.columns[1:]]
@@ -64,7 +65,8 @@ def drawn(result, **shape):
 
 def test_metrics_are_in_words_in_the_heads():
     names = ["clean balanced_accuracy", "average auc_ovo_macro, best round"]
-    heads, _ = drawn(numbers(names, ["A"], []))["Scores"]
+    result = numbers(names, ["A"], [])
+    heads, _ = drawn(result)["Scores"]
     assert heads == [("", "clean balanced accuracy"), ("", "average AUC, best round")]
 
 
@@ -98,7 +100,8 @@ def test_words_of_rows_go_across_and_blocks_come_first():
     expected = {"Scores": (heads, [["Fed", "0.00", "1.00", "10.00", "11.00"]])}
     assert tables == expected
     blocks = drawn(result, down=("IID", "non-IID"), outer=True)["Scores"][1]
-    assert [line[0] for line in blocks] == [
+    result = [line[0] for line in blocks]
+    assert result == [
         "IID, Fed, q=0",
         "IID, Fed, q=1",
         "non-IID, Fed, q=0",
@@ -107,7 +110,8 @@ def test_words_of_rows_go_across_and_blocks_come_first():
 
 
 def test_rows_and_columns_change_places():
-    table = drawn(numbers(["AVG", "STD"], ["a", "b"], set()), transposed=True)["Scores"]
+    result = numbers(["AVG", "STD"], ["a", "b"], set())
+    table = drawn(result, transposed=True)["Scores"]
     expected = ([("", "a"), ("", "b")], [["AVG", "0.00", "10.00"], ["STD", "1.00", "11.00"]])
     assert table == expected
 
@@ -116,9 +120,8 @@ def test_a_word_that_no_name_has_is_refused(tmp_path):
     with pytest.raises(
         UsageError, match="layout: over 'acuracy' is in the name of none of the columns"
     ):
-        recipe.load(
-            write(tmp_path, TINY.replace("[data", '[layout]\nover = ["acuracy"]\n[data', 1))
-        )
+        text = TINY.replace("[data", '[layout]\nover = ["acuracy"]\n[data', 1)
+        recipe.load(write(tmp_path, text))
 
 
 def test_every_published_number_has_a_place_of_its_own():
@@ -163,4 +166,5 @@ def test_a_printed_number_outside_of_our_interval_has_the_mark_and_no_other():
     cells = {verdict: a_cell(9.0, published=published, verdict=verdict) for verdict in VERDICTS}
     (table,) = layout.tables(made(column, cells), "")
     printed = {row[0].plain: row[1].below.plain for row in table.rows}
-    assert printed == {WITHIN: "1.00", OUTSIDE: "!1.00", FEW: "1.00", UNKNOWN: "1.00"}
+    expected = {WITHIN: "1.00", OUTSIDE: "!1.00", FEW: "1.00", UNKNOWN: "1.00"}
+    assert printed == expected

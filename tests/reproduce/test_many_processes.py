@@ -72,7 +72,8 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no
     with Processes() as processes:
         both = [processes.start(f"{LINE} w") for _ in range(2)]
         ended = [processes.end(*process) for process in both]
-    assert [code for code, _ in ended] == [0, 0], ended
+    result = [code for code, _ in ended]
+    assert result == [0, 0], ended
     (last,) = [output for _, output in ended if "written: w/reproduce" in output]
     (helper,) = [output for _, output in ended if output != last]
     assert "of 3 cells of this table trained here; " in helper
@@ -90,7 +91,8 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no
     assert again.exit_code == 0
     assert again.stderr.count("(was done already)") == 3
     assert table("w") == before
-    assert {path: path.stat().st_ino for path in runs} == runs
+    result = {path: path.stat().st_ino for path in runs}
+    assert result == runs
 
 
 @pytest.mark.long
@@ -116,7 +118,8 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
         fifth = subprocess.run([*line, "w", "--wait"], capture_output=True, text=True)
         codes = [process.wait() for process in four]
         output = "".join(forked.texts(*logs)) + fifth.stderr
-    assert codes == [-9, -9, 0, 0], output
+    expected = [-9, -9, 0, 0]
+    assert codes == expected, output
     assert fifth.returncode == 0, output
     assert not [*Path("w").glob("runs/*/state")]
     subprocess.run([*line, "alone"], check=True, capture_output=True)
@@ -143,7 +146,8 @@ def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder, no_pag
     assert second_part.stdout == ""
     result = CliRunner().invoke(app, [*line, "2/2", "--json"]).stdout
     assert result == "null\n"
-    assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
+    result = CliRunner().invoke(app, [*line, "1/2"]).exit_code
+    assert result == 0
     result = json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"]
     assert result == 1
 
@@ -152,18 +156,21 @@ def test_parts_take_about_as_long_and_hold_every_cell_once(monkeypatch):
     lengths = {f"cell {k}": length for k, length in enumerate([9, 1, 1, 5, 1, 4, 2, 1])}
     monkeypatch.setattr(shared, "_length", lambda cell, source: lengths[cell])
     parts = [dealt(dict.fromkeys(lengths), f"{k}/3") for k in (1, 2, 3)]
-    assert sorted(itertools.chain(*parts)) == [*lengths]
+    result = sorted(itertools.chain(*parts))
+    assert result == [*lengths]
     for part in parts:
         assert part == sorted(part)
     result = [sum(lengths[cell] for cell in part) for part in parts]
     assert result == [9, 8, 7]
-    assert dealt(dict.fromkeys(lengths), "9/9") == []
+    name = dict.fromkeys(lengths)
+    assert dealt(name, "9/9") == []
 
 
 def test_a_method_that_looks_at_images_more_often_is_longer(folder):
     checked = expand.check(folder / "tiny.toml")
     cells = expand.cells(checked, "smoke")
-    source = make_data(cells, Place(Path("w")))[cells[0].chain]
+    workplace = Place(Path("w"))
+    source = make_data(cells, workplace)[cells[0].chain]
     plain, _, fair = (shared._length(cell, source) for cell in cells)
     assert plain < fair < 2 * plain
 
@@ -194,14 +201,23 @@ def test_cells_share_a_gpu_as_far_as_its_memory_goes(monkeypatch):
     assert spread("cuda:1", None, 2) == ("cuda:1",) * 2
     two_gpus = Place(Path("w"), devices)
     gib = 2**30
-    result = fitting(two_gpus, 20 * gib, 78 * gib).devices
+    needed_bytes = 20 * gib
+    free_bytes = 78 * gib
+    result = fitting(two_gpus, needed_bytes, free_bytes).devices
     assert result == devices
-    result = fitting(two_gpus, 30 * gib, 78 * gib).devices
+    needed_bytes = 30 * gib
+    free_bytes = 78 * gib
+    result = fitting(two_gpus, needed_bytes, free_bytes).devices
     expected = ("cuda:0", "cuda:1") * 2
     assert result == expected
-    result = fitting(two_gpus, 90 * gib, 78 * gib).devices
+    needed_bytes = 90 * gib
+    free_bytes = 78 * gib
+    result = fitting(two_gpus, needed_bytes, free_bytes).devices
     assert result == ("cuda:0", "cuda:1")
-    result = fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices
+    workplace = Place(Path("w"), ("cpu",) * 4)
+    needed_bytes = 90 * gib
+    free_bytes = 78 * gib
+    result = fitting(workplace, needed_bytes, free_bytes).devices
     assert result == ("cpu",) * 4
     with pytest.raises(UsageError, match="--at-once is about cells on one GPU"):
         jobs.devices("cpu", None, [], 2)
@@ -216,7 +232,8 @@ def test_who_plays_a_training_for_another_cell_does_not_have_the_cell_that_ends_
     plain = cells[0]
     then_crt = cells[3]
     assert (plain.row, then_crt.row) == ("FedAvg", "then cRT")
-    sources = make_data(cells, Place(Path("w")))
+    workplace = Place(Path("w"))
+    sources = make_data(cells, workplace)
     with Shared(Path("w"), cells, sources) as waiting, Shared(Path("w"), cells, sources) as other:
         assert other.claim(then_crt)
         assert not waiting.claim(plain)

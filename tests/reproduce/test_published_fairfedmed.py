@@ -59,7 +59,8 @@ def test_es_auc_follows_from_the_group_aucs_in_173_of_180_cells():
                         for group in groups
                     ]
                     whole = printed(table, method, attribute, f"{client} AUC") / 100
-                    result = 100 * equity_scaled(whole, dict(zip(groups, group_aucs, strict=True)))
+                    scores = dict(zip(groups, group_aucs, strict=True))
+                    result = 100 * equity_scaled(whole, scores)
                     expected = printed(table, method, attribute, f"{client} ES-AUC")
                     cells += 1
                     if abs(result - expected) > 0.25:
@@ -110,7 +111,8 @@ def test_a_gain_is_over_the_best_other_method_but_in_one_cell():
                         pytest.approx(fairlora - max(others), abs=0.051),
                     )
     assert cells == 56
-    assert odd == {(1, "race", "asian AUC"): (0.1, -1.0)}
+    expected = {(1, "race", "asian AUC"): (0.1, -1.0)}
+    assert odd == expected
 
 
 def test_table_3_repeats_fairloras_numbers_on_race_from_table_1():

@@ -46,11 +46,14 @@ def test_published_numbers_are_numbers(tmp_path, cell):
 )
 def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, column_unit, sound):
     (tmp_path / "published").mkdir()
-    body = {"unit": unit, "rows": {"FedAvg": {"accuracy": {"mean": 80}}}}
+    rows = {"FedAvg": {"accuracy": {"mean": 80}}}
+    body = {"unit": unit, "rows": rows}
     (tmp_path / "published" / "tiny.json").write_text(json.dumps(body))
-    path = write(tmp_path, f'published = "tiny.json"\n{TINY}unit = "{column_unit}"\n')
+    text = f'published = "tiny.json"\n{TINY}unit = "{column_unit}"\n'
+    path = write(tmp_path, text)
     if sound:
-        assert recipe.load(path).numbers["FedAvg"]["accuracy"].mean == 80
+        result = recipe.load(path).numbers["FedAvg"]["accuracy"].mean
+        assert result == 80
     else:
         with pytest.raises(
             UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {column_unit}"
@@ -64,17 +67,21 @@ def test_published_numbers_lie_in_their_folder(tmp_path):
     (tmp_path / "published" / "link.json").symlink_to(tmp_path / "other.json")
     for file in ("../other.json", f"{tmp_path}/other.json", "link.json"):
         with pytest.raises(UsageError, match="lies outside of"):
-            recipe.load(write(tmp_path, f'published = "{file}"\n{TINY}'))
+            text = f'published = "{file}"\n{TINY}'
+            recipe.load(write(tmp_path, text))
 
 
 def test_published_rows_and_columns_are_the_recipes(tmp_path):
     (tmp_path / "published").mkdir()
     file = tmp_path / "published" / "tiny.json"
     path = write(tmp_path, 'published = "tiny.json"\n' + TINY)
-    file.write_text(json.dumps({"rows": {"FedAvg": {"accuracy": {"mean": 80.0, "std": 1.0}}}}))
-    assert recipe.load(path).numbers["FedAvg"]["accuracy"].mean == 80.0
+    rows = {"FedAvg": {"accuracy": {"mean": 80.0, "std": 1.0}}}
+    file.write_text(json.dumps({"rows": rows}))
+    result = recipe.load(path).numbers["FedAvg"]["accuracy"].mean
+    assert result == 80.0
     for row, column, hint in (("FedAvgs", "accuracy", "FedAvg"), ("FedAvg", "acuracy", "accuracy")):
-        file.write_text(json.dumps({"rows": {row: {column: {"mean": 80.0}}}}))
+        rows = {row: {column: {"mean": 80.0}}}
+        file.write_text(json.dumps({"rows": rows}))
         with pytest.raises(UsageError) as error:
             recipe.load(path)
         assert error.value.hint == f"did you mean {hint!r}?"

@@ -139,7 +139,8 @@ def test_a_file_that_lies_among_the_images_is_given_by_its_name():
 
 
 def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
-    table = expand.check(write(tmp_path, TINY + "[smoke.set]\nrho = 0.2\nq = 3"))
+    text = TINY + "[smoke.set]\nrho = 0.2\nq = 3"
+    table = expand.check(write(tmp_path, text))
     settings = {}
     for scale in ("paper", "smoke"):
         cells = expand.cells(table, scale, seeds=(0,))[1:]
@@ -211,7 +212,8 @@ MISTAKES = {
 def test_a_mistake_is_told_with_its_place_and_the_nearest_word(tmp_path, was, now):
     sentence, _, hint = MISTAKES[was, now].partition("|")
     with pytest.raises(UsageError) as error:
-        expand.check(write(tmp_path, TINY.replace(was, now, 1)))
+        text = TINY.replace(was, now, 1)
+        expand.check(write(tmp_path, text))
     assert sentence in error.value.sentence
     assert hint in error.value.hint
 
@@ -287,7 +289,8 @@ KEYS = [
 def test_every_key_is_of_its_kind(tmp_path, was, now, expected):
     sentence, _, hint = expected.partition("|")
     with pytest.raises(UsageError) as error:
-        recipe.load(write(tmp_path, TINY.replace(was, now, 1)))
+        text = TINY.replace(was, now, 1)
+        recipe.load(write(tmp_path, text))
     assert sentence in error.value.sentence
     assert error.value.hint
     assert hint in error.value.hint
@@ -313,13 +316,15 @@ data = ["plain"]
 
 
 def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_path):
-    checked = expand.check(write(tmp_path, TINY + OWN))
+    text = TINY + OWN
+    checked = expand.check(write(tmp_path, text))
     lines = {
         cell.name: " ".join(cell.train.argv())
         for cell in expand.cells(checked, "paper", files={"moco": "m.pth"})
     }
     common, network = "--batch-size 16 --lr", "--model resnet18 --weights imagenet"
-    assert lines["FedAvg · Noise · seed 0"] == f"train fedavg {common} 0.001 --rounds 7 {network}"
+    expected = f"train fedavg {common} 0.001 --rounds 7 {network}"
+    assert lines["FedAvg · Noise · seed 0"] == expected
     q = f"train fedism-plus {common} 0.0001 --rounds 7 --set tau=0.3 --set q=0.5 --set state=loss {network}"
     assert lines["FedISM+, q=0.5 · Noise · seed 0"] == q
     assert "--batch-size 64" in lines["FedAvg · plain · seed 0"]
@@ -337,7 +342,8 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
 
 
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
-    checked = expand.check(write(tmp_path, TINY + OWN))
+    text = TINY + OWN
+    checked = expand.check(write(tmp_path, text))
     cells = expand.cells(checked, "paper")
     folders = dict.fromkeys(raw.needed(checked), "there")
     result = raw.possible(checked, cells, folders)[1]
@@ -358,10 +364,12 @@ def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tm
 
 
 def test_a_number_of_seeds_takes_the_recipes_first():
-    result = read_seeds("3", (1, 2, 3, 4, 5))
+    usual = (1, 2, 3, 4, 5)
+    result = read_seeds("3", usual)
     assert result == (1, 2, 3)
     assert read_seeds("3", (0,)) == (0, 1, 2)
-    assert read_seeds("4,7", (1, 2)) == (4, 7)
+    result = read_seeds("4,7", (1, 2))
+    assert result == (4, 7)
     assert read_seeds(None, (1, 2)) == ()
     for text in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
         with pytest.raises(UsageError, match="--seeds"):
@@ -451,7 +459,8 @@ def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
             )
             expected = str(recipe.recipes_folder() / file)
             assert str(cell.train.augment) == expected
-    assert "VerticalFlip" in resolved(cells[0].train).augment
+    options = cells[0].train
+    assert "VerticalFlip" in resolved(options).augment
 
 
 def test_where_validation_images_choose_no_best_is_marked_by_test_images():
@@ -460,7 +469,8 @@ def test_where_validation_images_choose_no_best_is_marked_by_test_images():
     for column in tuning.columns:
         assert not column.marked
     assert any(column.marked for column in recipe.load(recipe.find("fedism-plus-table2")).columns)
-    assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}
+    result = {row.stem for row in tuning.rows}
+    assert result == {"q-FedAvg", "FairFed"}
 
 
 @pytest.mark.parametrize(

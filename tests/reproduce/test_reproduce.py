@@ -305,7 +305,8 @@ def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
     assert ended.exit_code == 2
     assert "tiny needs the files of isic2018" in ended.stderr
     table = recipe.load(Path("tiny.toml"))
-    _, missing = raw.possible(table, expand.cells(table, "paper"), {})
+    cells = expand.cells(table, "paper")
+    _, missing = raw.possible(table, cells, {})
     assert missing == ["isic2018 is left out: no --raw isic2018=DIR was given."]
 
 
@@ -339,4 +340,5 @@ def test_scripts_are_all_written_or_none(tiny, monkeypatch):
     assert not Path("scripts").exists()
     assert not list(Path().glob(".scripts*"))
     assert tiny("--scale", "smoke", "--dry-run=scripts").exit_code == 0
-    assert len(list(Path("scripts").iterdir())) == 4
+    result = len(list(Path("scripts").iterdir()))
+    assert result == 4

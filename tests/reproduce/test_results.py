@@ -103,11 +103,14 @@ def test_the_spread_is_the_papers():
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
     scores = {0: [70.0, 72.0], 1: [74.0, 76.0]}
     lower_scores = {0: [60.0, 62.0], 1: []}
-    assert of_rows.mean_runs([scores, lower_scores]) == {0: [65.0, 67.0]}
-    result = of_rows.mean_runs([scores, {0: [61.0], 1: [65.0]}])
+    result = of_rows.mean_runs([scores, lower_scores])
+    assert result == {0: [65.0, 67.0]}
+    columns = [scores, {0: [61.0], 1: [65.0]}]
+    result = of_rows.mean_runs(columns)
     expected = {0: [66.0], 1: [70.0]}
     assert result == expected
-    result = of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True)
+    columns = [{0: [60.0, 0.0]}, {0: [30.0, 50.0]}]
+    result = of_rows.mean_runs(columns, harmonic=True)
     assert result == {0: [40.0, 0.0]}  # 2PR/(P+R)
 
 
@@ -124,7 +127,8 @@ def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, le
     rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
     table = with_columns(recipe(*((name, "fedavg") for name in rows), reference="a"), column)
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
-    assert of_rows.with_derived(table, rounds, "a") == {"lead": {0: lead}}
+    result = of_rows.with_derived(table, rounds, "a")
+    assert result == {"lead": {0: lead}}
     for name in ("a", "none"):
         result = of_rows.with_derived(table, {name: rounds[name]}, name)
         assert result == {"lead": {}}
@@ -140,9 +144,11 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
     expected = {"acc": mine, "less": {0: [1.0, 4.0]}}
     assert of_rows.with_derived(both, rounds, "SALT") == expected
-    assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
+    result = of_rows.with_derived(both, rounds, "FedAvg")
+    assert result == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
-    result = as_text(only(made(less, cells)))
+    table = only(made(less, cells))
+    result = as_text(table)
     expected = [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
     assert result == expected
 
@@ -160,10 +166,10 @@ def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods(
     rows = [
         row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)
     ]
-    table = beside.on_validation(
-        result.model_copy(update={"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]})
-    )
-    assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
+    update = {"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]}
+    table = beside.on_validation(result.model_copy(update=update))
+    result = [row[0].text for row in table.rows if row[1].best]
+    assert result == ["q=1"]
 
 
 def test_single_bytes_show_in_megabytes():
@@ -199,7 +205,8 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
 def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     file = tmp_path / "results.json"
-    body = made(column, {"FedAvg": a_cell(60.0, published=Printed(mean=97.0))}).body()
+    published = Printed(mean=97.0)
+    body = made(column, {"FedAvg": a_cell(60.0, published=published)}).body()
     for key in ("layout", "orders", "marks", "failed"):  # before these were written
         body.pop(key)
     file.write_text(json.dumps(body))
@@ -212,7 +219,9 @@ def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
 
 
 def outcome(row, seed=0):
-    return Outcome(RecipeCell(row, "d", "", seed, (), (), ()), Path(f"{row}-{seed}/scores.json"))
+    cell = RecipeCell(row, "d", "", seed, (), (), ())
+    scores = Path(f"{row}-{seed}/scores.json")
+    return Outcome(cell, scores)
 
 
 def recipe(*rows, reference, **about):
@@ -239,10 +248,11 @@ def findings(recipe, scores):
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
     column = RecipeColumn(name="own", data="d", score="personal/personal/clean/auc")
-    ditto = scores_of(
-        {"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}}
-    )
-    of_both = findings(both, {"FedAvg": SCORES, "Ditto": ditto})
+    personal = {"clean": {"auc": over(None)}, "groups": {}}
+    body = {"versions": {}, "personal": {"personal": personal}}
+    ditto = scores_of(body)
+    scores = {"FedAvg": SCORES, "Ditto": ditto}
+    of_both = findings(both, scores)
     assert of_both.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
     with pytest.raises(UsageError, match=r"column 'own': scores.json has no 'clients/\*/acc'"):
@@ -293,13 +303,15 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     column = RecipeColumn(name="acc", data="d", score="versions/clean/accuracy")
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = with_columns(three.model_copy(update={"rows": rows}), column)
-    of_three = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
+    scores = dict.fromkeys((row.name for row in rows), SCORES)
+    of_three = findings(three, scores)
     monkeypatch.setattr(
         manifest, "above", lambda path, *kinds: path if "run" in kinds else Path("p")
     )
     tested = []
     monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
-    assert len(list(of_rows.tests(of_three))) == 1
+    result = len(list(of_rows.tests(of_three)))
+    assert result == 1
     assert tested == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)
@@ -338,10 +350,10 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
     assert caution.startswith(
         "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %"
     )
-    table = table.model_copy(
-        update={"rows": (table.rows[0].model_copy(update={"scores_of": "personal"}),)}
-    )
-    assert results.chance_of(Findings(table, done, runs), "FedAvg") == {}
+    update = {"rows": (table.rows[0].model_copy(update={"scores_of": "personal"}),)}
+    table = table.model_copy(update=update)
+    result = results.chance_of(Findings(table, done, runs), "FedAvg")
+    assert result == {}
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
@@ -360,7 +372,8 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
     )
     rows_and_seeds = [*itertools.product(data_of_rows, (0, 1))]
     rows_and_seeds.remove(("FedISM, 0.1", 0))
-    note = of_rows.same_data([outcome(row, seed) for row, seed in rows_and_seeds])
+    outcomes = [outcome(row, seed) for row, seed in rows_and_seeds]
+    note = of_rows.same_data(outcomes)
     pairs = [list(rows) for rows in note]
     expected = [
         ["FedAvg, 0.1", "FedISM, 0.1"],

@@ -30,7 +30,8 @@ def shared_folder(tmp_path_factory) -> Path:
     ):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    made(folder, [start(folder, ["fedcli", "reproduce", *FLAGS, "--work", "alone"])], "alone")
+    nodes = [start(folder, ["fedcli", "reproduce", *FLAGS, "--work", "alone"])]
+    made(folder, nodes, "alone")
     return folder
 
 
@@ -83,7 +84,5 @@ def test_an_example_makes_the_table_of_one_process(scheduler, shared_folder):
                 ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", work],
             )
         ]
-    assert (
-        made(shared_folder, nodes, work)
-        == (shared_folder / "alone/reproduce/tiny-smoke/table.md").read_text()
-    )
+    expected = (shared_folder / "alone/reproduce/tiny-smoke/table.md").read_text()
+    assert made(shared_folder, nodes, work) == expected

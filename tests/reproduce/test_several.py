@@ -126,8 +126,10 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
             for seed in range(5)
         ]
 
-    assert devices("cpu", None, of()) == ("cpu",) * 3
-    result = devices("cpu", None, of()[:2])
+    result = devices("cpu", None, of())
+    assert result == ("cpu",) * 3
+    cells = of()[:2]
+    result = devices("cpu", None, cells)
     assert result == ("cpu",) * 2
     assert (
         devices("cpu", None, of(model="resnet18"))
@@ -137,4 +139,5 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
     result = devices("cpu", 4, of(model="resnet18"))
     assert result == ("cpu",) * 4
     monkeypatch.setattr("fedcli.reproduction.jobs.free", lambda device: 2**31)
-    assert devices("cpu", None, of()) == ("cpu",) * 2
+    result = devices("cpu", None, of())
+    assert result == ("cpu",) * 2

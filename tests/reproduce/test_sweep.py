@@ -54,7 +54,8 @@ def work(tmp_path_factory):
 @pytest.fixture(scope="module")
 def validated(work):
     """A partition whose clients have validation images."""
-    dataset = prepared(write_hospitals(work / "raw", count=60), work)
+    raw = write_hospitals(work / "raw", count=60)
+    dataset = prepared(raw, work)
     return fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
 
 
@@ -107,7 +108,8 @@ def test_files_and_json_hold_no_test_score_of_another_value(swept):
     (chosen,) = body["chosen"]
     (other,) = (row for row in body["rows"] if row["name"] != chosen)
     means = {name: cell["mean"] for name, cell in other["cells"].items()}
-    assert {name for name, mean in means.items() if mean is not None} == {VALIDATION}
+    result = {name for name, mean in means.items() if mean is not None}
+    assert result == {VALIDATION}
     assert [*body["pictures"]] == ["fedavg on images, over lr"]
 
 
@@ -115,7 +117,8 @@ def test_a_cell_that_ends_is_shown_with_its_validation_score(swept, caplog):
     caplog.set_level("INFO", "fedcli")
     swept(test=True)
     ends = [line for line in caplog.messages if line.startswith(("[1/2]", "[2/2]"))]
-    assert sum(VALIDATION in line for line in ends) == 2
+    result = sum(VALIDATION in line for line in ends)
+    assert result == 2
     for line in caplog.messages:
         assert "clean" not in line
 
@@ -175,8 +178,10 @@ def test_the_notes_of_a_table_say_how_many_patients_are_on_both_sides(
     how = {"site": "hospital", "patient": "patient", "test": 0.4, "size": 8, "jobs": 1}
     dataset = fedcli.prepare("images", raw=raw, split="image", work=tmp_path, **how)
     source = fedcli.partition(dataset, by=["hospital"], work=tmp_path)
-    result = fedcli.sweep(["fedavg"], source, over={"lr": [1e-2]}, rounds=1, work=tmp_path)
-    sentence = shared_patients.of_body(manifest.read(source.path).body)
+    over = {"lr": [1e-2]}
+    result = fedcli.sweep(["fedavg"], source, over=over, rounds=1, work=tmp_path)
+    body = manifest.read(source.path).body
+    sentence = shared_patients.of_body(body)
     assert sentence.endswith(" test patients also have training images")
     assert result.results.notes[-1] == f"{sentence}."
 
@@ -195,7 +200,8 @@ def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tm
 
 
 def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_page):
-    dataset = prepared(write_hospitals(tmp_path / "raw", count=60), tmp_path)
+    raw = write_hospitals(tmp_path / "raw", count=60)
+    dataset = prepared(raw, tmp_path)
     source = fedcli.partition(dataset, by=["hospital"], work=tmp_path)
     words = [
         "train",

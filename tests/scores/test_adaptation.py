@@ -26,7 +26,8 @@ from fedcli.scores.scores import RunScores
 
 
 def seen(logits, y):
-    return Seen(logits, y, {}, np.full(len(y), -1))
+    client = np.full(len(y), -1)
+    return Seen(logits, y, {}, client)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dataset(work):
-    return prepared(write_hospitals(work / "raw"), work)
+    raw = write_hospitals(work / "raw")
+    return prepared(raw, work)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,8 @@ def run(dataset, work):
 
 def test_the_prior_of_two_images_is_the_most_likely_one_by_hand():
     # log(.2 + .6 p) + log(.7 - .4 p) is largest where .6 (.7 - .4 p) = .4 (.2 + .6 p): p = .34 / .48
-    prior = adaptation.new_prior(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.5, 0.5]))
+    chances = np.array([[0.8, 0.2], [0.3, 0.7]])
+    prior = adaptation.new_prior(chances, np.array([0.5, 0.5]))
     expected = pytest.approx([0.34 / 0.48, 1 - 0.34 / 0.48], abs=1e-6)
     assert prior == expected
 
@@ -68,7 +71,8 @@ def test_under_the_prior_of_validation_nothing_changes(answers):
     expected = pytest.approx(calibration.slope * answers.logits + calibration.bias)
     assert logits == expected
     result = (calibration.slope, *calibration.bias - calibration.bias[0])
-    assert result == pytest.approx((1, 0, 0, 0), abs=0.15)  # it was calibrated
+    expected = pytest.approx((1, 0, 0, 0), abs=0.15)
+    assert result == expected  # it was calibrated
 
 
 def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stays_possible(answers):
@@ -78,7 +82,8 @@ def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stay
     expected = pytest.approx(np.bincount(answers.y[fewer]) / len(fewer), abs=0.04)
     assert prior == expected
     two = answers.y < 2
-    result = adaptation.Calibration.of(seen(answers.logits[two], answers.y[two])).prior[2]
+    logits = answers.logits[two]
+    result = adaptation.Calibration.of(seen(logits, answers.y[two])).prior[2]
     assert result > 0
 
 
@@ -91,9 +96,13 @@ def test_very_large_logits_rule_no_class_out_and_leave_all_finite(answers):
 
 
 def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(answers):
-    assert temperature(answers) == pytest.approx(1, abs=0.05)
-    result = temperature(replace(answers, logits=4 * answers.logits))
-    assert result == pytest.approx(4 * temperature(answers), rel=1e-5)
+    expected = pytest.approx(1, abs=0.05)
+    assert temperature(answers) == expected
+    logits = 4 * answers.logits
+    chosen = replace(answers, logits=logits)
+    result = temperature(chosen)
+    expected = pytest.approx(4 * temperature(answers), rel=1e-5)
+    assert result == expected
 
 
 def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner_go():
@@ -101,7 +110,9 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
     y = torch.zeros(20, dtype=torch.int64)
 
     def shard(pixels):
-        return Shard(pixels, torch.arange(20), y, np.arange(20).astype(str), {}, 2, 3)
+        ids = np.arange(20).astype(str)
+        rows = torch.arange(20)
+        return Shard(pixels, rows, y, ids, {}, 2, 3)
 
     net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(), nn.Linear(192, 2))
     answers = []
@@ -115,11 +126,13 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
         assert not net[0].training
         assert net[0].momentum == 0.1
         answers.append(net(x).detach().numpy())
-    assert answers[0] == pytest.approx(answers[1], abs=1e-3)
+    expected = pytest.approx(answers[1], abs=1e-3)
+    assert answers[0] == expected
 
 
 def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, dataset, tmp_path):
-    scored = fedcli.evaluate(run, on=dataset, adapt=["bn", "prior", "temperature"])
+    adapt = ["bn", "prior", "temperature"]
+    scored = fedcli.evaluate(run, on=dataset, adapt=adapt)
     adapted = RunScores.read(scored.path).adapted
     lines = {
         (score.adaptation, score.attribute, score.group, score.metric): score
@@ -129,13 +142,15 @@ def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, data
         lines[name, "hospital", "south", "accuracy"] for name in ("none", "temperature")
     )
     assert plain.difference is None
-    assert (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
+    result = (cooler.difference, cooler.low, cooler.high)
+    assert result == (0, 0, 0)
     bn = lines["bn", "", "", "balanced_accuracy"]
     assert bn.low <= bn.difference <= bn.high
     expected = pytest.approx(lines["none", "", "", "balanced_accuracy"].value)
     assert bn.value - bn.difference == expected
     assert ("prior", "hospital", "", "accuracy") in lines  # the gap
-    assert sum(adapted.prior["clean"].values()) == pytest.approx(1)
+    result = sum(adapted.prior["clean"].values())
+    assert result == pytest.approx(1)
     result = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
     assert "Adapted to the clean test" in result
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
@@ -184,9 +199,8 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
         for group, adapted_by in rows
         for name, low in lows.items()
     ]
-    scores = SimpleNamespace(
-        adapted=Adaptations(None, {}, lines), name="M", versions={}, members=lambda attribute: {}
-    )
+    adapted = Adaptations(None, {}, lines)
+    scores = SimpleNamespace(adapted=adapted, name="M", versions={}, members=lambda attribute: {})
     (table,) = single_runs.adapted([("", scores)])
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
@@ -229,11 +243,14 @@ def test_what_a_run_cannot_have_is_refused(dataset, work):
 
 def test_a_class_without_a_validation_image_has_the_bias_of_its_prior_by_hand():
     """Four images of one class whose logits say nothing: -log p + b^2 / 2 each is least where b = 4 (1 - p)."""
-    calibration = adaptation.Calibration.of(seen(np.zeros((4, 2)), np.zeros(4, int)))
-    absent = probabilities(calibration.bias[None])[0, 1]
+    logits = np.zeros((4, 2))
+    calibration = adaptation.Calibration.of(seen(logits, np.zeros(4, int)))
+    logits = calibration.bias[None]
+    absent = probabilities(logits)[0, 1]
     expected = pytest.approx([4 * absent, -4 * absent], abs=1e-4)
     assert calibration.bias == expected
-    assert calibration.bias[0] == pytest.approx(0.7408, abs=1e-3)
+    expected = pytest.approx(0.7408, abs=1e-3)
+    assert calibration.bias[0] == expected
 
 
 def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():
@@ -244,9 +261,8 @@ def test_a_gap_that_a_small_group_decides_is_marked_beside_the_group():
 
     def names(small):
         members = {small: SimpleNamespace(small="2 patients")}
-        scores = SimpleNamespace(
-            adapted=Adaptations(None, {}, lines), name="M", versions={}, members=lambda _: members
-        )
+        adapted = Adaptations(None, {}, lines)
+        scores = SimpleNamespace(adapted=adapted, name="M", versions={}, members=lambda _: members)
         (table,) = single_runs.adapted([("", scores)])
         return [row[0].text for row in table.rows]
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import make_chain
 from made_plans import planned, results, train
+from tables_of_numbers import rows as number_rows
 from torch import nn
 from typed_lines import fedcli, path_of
 
@@ -43,9 +44,8 @@ def test_rates_of_an_attack_by_hand():
     assert "tpr 0.01" not in rates  # four held-out images say nothing of one in a hundred
     member = np.arange(300) < 100
     score = np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
-    assert (
-        roc(score, member, ones(300), None)["tpr 0.01"] == 23 / 100
-    )  # two of 200 are above 77.5: 79 and 78
+    result = roc(score, member, ones(300), None)["tpr 0.01"]
+    assert result == 23 / 100  # two of 200 are above 77.5: 79 and 78
 
 
 def test_a_weight_of_two_is_an_image_twice():
@@ -80,17 +80,19 @@ def test_what_differential_privacy_allows_by_hand():
     expected = pytest.approx({"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0})
     assert allowed(0, 0) == expected
     three = allowed(math.log(3), 0)
-    assert three == pytest.approx(
-        {"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5}
-    )
-    assert allowed(1e4, 1e-5) == pytest.approx(dict.fromkeys(three, 1.0))
-    assert allowed(0, 0.2)["advantage"] == pytest.approx(0.2)
+    expected = pytest.approx({"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5})
+    assert three == expected
+    expected = pytest.approx(dict.fromkeys(three, 1.0))
+    assert allowed(1e4, 1e-5) == expected
+    result = allowed(0, 0.2)["advantage"]
+    assert result == pytest.approx(0.2)
 
 
 def test_lira_by_hand():
-    shadows = np.array([[1.0, 0.0], [3.0, 4.0], [6.0, 9.0], [8.0, 9.0]])  # [S, N]
-    trained = np.array([[0, 0], [0, 0], [1, 0], [1, 1]], bool)
-    scores_by_attack = lira(np.array([4.0, 9.0]), shadows, trained)
+    shadows = np.array(number_rows("1.0 0.0; 3.0 4.0; 6.0 9.0; 8.0 9.0"))  # [S, N]
+    trained = np.array(number_rows("0 0; 0 0; 1 0; 1 1"), bool)
+    phi = np.array([4.0, 9.0])
+    scores_by_attack = lira(phi, shadows, trained)
     enough, z = scores_by_attack["LiRA, offline"]
     mean = 13 / 3
     variance = (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
@@ -170,9 +172,8 @@ def chain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(chain):
-    return train(
-        chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn"), work=chain.parent.parent
-    )
+    plan = planned("fedavg", {}, TRAINING, 1, model="cnn-gn")
+    return train(chain, plan, work=chain.parent.parent)
 
 
 def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
@@ -185,15 +186,16 @@ def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
 
 
 def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tmp_path):
-    path = path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3))
+    result = fedcli("audit", run, "--batch", 2, "--iterations", 3)
+    path = path_of(result)
     path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3, "--out", tmp_path / "again"))
     folder = run.parent / "audit"
     results_by_file = results(folder / path.split("/")[-2])
     other = results(tmp_path / "again")
     assert results_by_file["reconstructions.h5"] == other["reconstructions.h5"]
-    assert (
-        json.loads(results_by_file["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
-    )
+    expected = json.loads(other["audit.json"])["body"]
+    result = json.loads(results_by_file["audit.json"])["body"]
+    assert result == expected
     err = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
     assert (
         "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy "
@@ -216,9 +218,11 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
         "final",
     ]
     frame = reconstructions.frame(run.parent)
-    assert frame["shown"].tolist() == ["original", "initial", "final"] * 2
+    expected = ["original", "initial", "final"] * 2
+    assert frame["shown"].tolist() == expected
     page = tmp_path / "page.html"
-    assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
+    result = fedcli("report", run, "--format", "html", "--out", page)[0]
+    assert result == 0
     text = page.read_text(encoding="utf-8")
     assert "What the models give away" in text
     assert "Membership by its loss: " in text
@@ -226,7 +230,8 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     audit = folder / path.split("/")[-2] / "audit.json"
     edited = audit.read_text(encoding="utf-8").replace('"allowed": null', '"allowed": {"auc": 1}')
     audit.write_text(edited, encoding="utf-8")
-    assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
+    result = fedcli("report", run, "--format", "html", "--out", page)[0]
+    assert result == 0
     audit.write_text(
         audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'),
         encoding="utf-8",
@@ -239,12 +244,14 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
 def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learned(run):
     opened = finished.open_run(run)
     images = audited._images(opened, False)
-    right = replace(images, logits=np.eye(3)[images.y])
+    logits = np.eye(3)[images.y]
+    right = replace(images, logits=logits)
     assert audited._caution(opened, images).startswith(
         "The model may be no better than chance (33.3 %)"
     )
     assert audited._caution(opened, right) == ""
-    infinite = replace(images, logits=np.full((len(images.y), 3), np.inf))
+    logits = np.full((len(images.y), 3), np.inf)
+    infinite = replace(images, logits=logits)
     with pytest.raises(FedcliError, match="got logits that are not finite"):
         audited._caution(opened, infinite)
     record = run.parent / "rounds.jsonl"
@@ -263,7 +270,8 @@ def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learne
 
 def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_path):
     private = Training(optimizer="sgd", lr=0.05, batch_size=8, dp_sgd=2.0, dp_clip=1.0)
-    path = train(chain, planned("fedavg", {}, private, 1, model="cnn-gn"), work=tmp_path)
+    plan = planned("fedavg", {}, private, 1, model="cnn-gn")
+    path = train(chain, plan, work=tmp_path)
     opened = finished.open_run(path)
     body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
     epsilon = body["privacy"]["clients"]
@@ -292,13 +300,15 @@ def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
     ]
     with pytest.raises(FedcliError, match="no training image was left out by two"):
         audited.audit(run, others, ASKED)
-    other = train(chain, planned("fedavg", {}, TRAINING, 1), work=tmp_path)
+    plan = planned("fedavg", {}, TRAINING, 1)
+    other = train(chain, plan, work=tmp_path)
     with pytest.raises(FedcliError, match="differs from the run in model: cnn, not cnn-gn"):
         audited.audit(run, [other], ASKED)
 
 
 def test_clients_that_train_alone_send_nothing(chain, tmp_path):
-    path = train(chain, planned("fedavg", {}, TRAINING, 1, single_site=True), work=tmp_path)
+    plan = planned("fedavg", {}, TRAINING, 1, single_site=True)
+    path = train(chain, plan, work=tmp_path)
     body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
     assert body["inversion"] is None
     assert body["hospital"] == []

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tables_of_numbers import rows
 from torch import nn
 
 from fedcli.reporting.page import leakage
@@ -34,13 +35,15 @@ def ones(count):
 
 def answers(mark=0.0):
     """Answers that depend on the class alone, or on a mark of the hospital's scanner as well."""
-    noise = np.random.default_rng(0).normal(size=(2 * PATIENTS, 2))
+    size = (2 * PATIENTS, 2)
+    noise = np.random.default_rng(0).normal(size=size)
     return np.eye(2)[ILL] * 4 + noise + mark * HOSPITAL[:, None] * [1, -1]
 
 
 def row(table):
     """The row of the probe on these answers."""
-    probed = audited.Probed(table, np.eye(2, dtype=int)[ILL], HOSPITAL, UNITS)
+    counts = np.eye(2, dtype=int)[ILL]
+    probed = audited.Probed(table, counts, HOSPITAL, UNITS)
     return next(audited._probed("answers", probed, probed, 0))
 
 
@@ -92,7 +95,7 @@ def test_a_class_counts_at_hospitals_with_five_patients_of_it():
 
 
 def test_a_batch_is_named_by_its_classes():
-    counts = np.array([[6, 2], [7, 1], [6, 2], [1, 7], [2, 6], [1, 7]])
+    counts = np.array(rows("6 2; 7 1; 6 2; 1 7; 2 6; 1 7"))
     attack = by_class(counts, np.array([0, 0, 0, 1, 1, 1]), np.arange(6), seed=0)
     assert attack["value"] == 1.0
 
@@ -105,10 +108,9 @@ def test_no_patient_is_in_two_folds_of_the_probe():
     hospital = units % 2
     accuracy = probe(features, hospital, units, seed=0)
     assert accuracy["value"] < 0.7  # 1.0 with images of a patient in two folds
-    assert (
-        within_classes(features, np.zeros(240, int), hospital, units, 0)["accuracy"]["value"]
-        == (accuracy["value"])
-    )
+    classes = np.zeros(240, int)
+    result = within_classes(features, classes, hospital, units, 0)["accuracy"]["value"]
+    assert result == (accuracy["value"])
 
 
 def test_held_out_images_of_a_class_weigh_as_much_as_its_members():
@@ -118,10 +120,12 @@ def test_held_out_images_of_a_class_weigh_as_much_as_its_members():
     # class 0: one held-out image of weight 2; class 1: two of weight 1/2; nobody is a member of class 2
     right = 1 * 2 + 0 + (2 + 0.5 + 0.25)
     expected = pytest.approx([right / (3 * 3)])
-    assert auc_at_equal_mix(score, member, classes, ones(7)) == expected
-    without_last = np.array([[2, 1, 1, 1, 1, 0, 5]])  # the first twice: 3 and 1 of class 0 and 1
+    result = auc_at_equal_mix(score, member, classes, ones(7))
+    assert result == expected
+    without_last = np.array(rows("2 1 1 1 1 0 5"))  # the first twice: 3 and 1 of class 0 and 1
     right = 2 * 3 + 0 + (3 + 1)
-    assert auc_at_equal_mix(score, member, classes, without_last) == pytest.approx([right / 16])
+    expected = pytest.approx([right / 16])
+    assert auc_at_equal_mix(score, member, classes, without_last) == expected
     assert np.isnan(auc_at_equal_mix(score, member, np.arange(7), ones(7))).all()
 
 
@@ -131,7 +135,8 @@ def test_at_an_equal_mix_of_classes_the_auc_is_the_plain_one():
     classes = np.arange(60) // 3 % 2
     score = random.integers(0, 9, 60) * 1.0
     plain = roc(score, member, ones(60), None)["auc"]
-    assert auc_at_equal_mix(score, member, classes, ones(60)) == pytest.approx(plain)
+    result = auc_at_equal_mix(score, member, classes, ones(60))
+    assert result == pytest.approx(plain)
 
 
 def test_an_attack_by_class_alone_has_the_mean_of_the_held_out_images():
@@ -139,7 +144,8 @@ def test_an_attack_by_class_alone_has_the_mean_of_the_held_out_images():
     member = np.array([1, 0, 0, 1, 0, 1], bool)
     score = np.array([9.0, 1.0, 3.0, 9.0, 5.0, 7.0])
     means = class_means(score, member, classes)
-    assert means.tolist() == [2, 2, 2, 5, 5, 7]  # of class 2 no image is held out
+    expected = [2, 2, 2, 5, 5, 7]
+    assert means.tolist() == expected  # of class 2 no image is held out
     numbers = attack(score, member, classes, np.arange(6), None, seed=0)
     # three members by three held out: 7 above 2, 2 and 5; 5 above 2 and 2, with 5; 2 with 2 and 2
     expected = pytest.approx((3 + 2.5 + 1) / 9)
@@ -167,7 +173,8 @@ UNITS_400 = np.arange(400)
 
 def test_rebuilt_images_are_compared_with_the_mean_image_of_their_class_too():
     inverted = {"blind": [10.0, 12.0, 9.0], "blind_by_class": [15.0, 11.0, 9.0]}
-    assert leakage._inversion([14.0, 13.0, 9.0], inverted) == (
+    result = leakage._inversion([14.0, 13.0, 9.0], inverted)
+    assert result == (
         "1 of 3 rebuilt images nearer to their originals than the mean image and the mean image of their class"
     )
     older = leakage._inversion([14.0, 13.0, 9.0], {"blind": [10.0, 12.0, 9.0]})
@@ -181,7 +188,8 @@ def test_mean_images_of_all_and_of_each_class():
     split = [(x[:2], [0, 1]), (x[2:], [1])]
     for batches in (whole, split):
         shards = [SimpleNamespace(x=images, y=torch.tensor(y)) for images, y in batches]
-        means = audited._mean_images(SimpleNamespace(in_order=lambda shards=shards: shards))
+        test = SimpleNamespace(in_order=lambda shards=shards: shards)
+        means = audited._mean_images(test)
         assert sorted(means) == ["0", "1", "all"]
         assert means["all"] == pytest.approx(0.5, abs=1e-6)
         assert means["0"] == pytest.approx(0, abs=1e-6)
@@ -191,7 +199,7 @@ def test_mean_images_of_all_and_of_each_class():
 def test_several_labels_of_an_image_count_as_one_class():
     result = audited.classes_of(np.array([2, 0, 2])).tolist()
     assert result == [1, 0, 1]
-    result = audited.classes_of(np.array([[0, 1], [1, 1], [0, 1]])).tolist()
+    result = audited.classes_of(np.array(rows("0 1; 1 1; 0 1"))).tolist()
     assert result == [0, 1, 0]
 
 
@@ -215,7 +223,8 @@ def older_audit():
 def test_an_older_audit_is_printed_without_a_verdict_on_the_case_mix():
     (table,) = leakage.tables(older_audit())
     result = [cell.text for cell in table.rows[0]]
-    assert result == [*("answers", "4", "9", "30.0 (20.0 to 40.0)", "-", "25.0", "-", "-")]
+    expected = [*("answers", "4", "9", "30.0 (20.0 to 40.0)", "-", "25.0", "-", "-")]
+    assert result == expected
     (sentence,) = leakage.sentences(older_audit())
     assert sentence.endswith("case mix: audit the run again")
     assert "chance" not in sentence
@@ -258,9 +267,9 @@ def sent_gradient(monkeypatch, privacy, each_loss):
     gradients = torch.zeros(len(each_loss), 4000)
     gradients[:, :2] = torch.tensor(each_loss)
     body = {"privacy": privacy} if privacy else {}
-    run = SimpleNamespace(
-        manifest=SimpleNamespace(body=body), layout=SimpleNamespace(weights={"weight"})
-    )
+    layout = SimpleNamespace(weights={"weight"})
+    manifest = SimpleNamespace(body=body)
+    run = SimpleNamespace(manifest=manifest, layout=layout)
     shard = SimpleNamespace(batch=lambda at: SimpleNamespace(x=None))
     monkeypatch.setattr(inversion, "_losses", lambda *_: gradients @ net.weight)
     return inversion.sent(run, net, shard, torch.arange(len(each_loss)), 0)
@@ -271,23 +280,28 @@ def test_the_sent_gradient_of_a_private_run_is_cut_and_its_noise_is_in_units_of_
 ):
     losses = [[30.0, 40.0], [0.0, 1.0]]
     plain = sent_gradient(monkeypatch, None, losses)
-    assert plain[:3].tolist() == [15.0, 20.5, 0.0]
+    result = plain[:3].tolist()
+    assert result == [15.0, 20.5, 0.0]
     quiet = {"clip": 5.0, "noise": 0.0}
     of_images = sent_gradient(monkeypatch, {**quiet, "of": "image"}, losses)
-    assert of_images[:3].tolist() == [3.0, 4.0 + 1.0, 0.0]  # the second is shorter than the clip
+    expected = [3.0, 4.0 + 1.0, 0.0]
+    assert of_images[:3].tolist() == expected  # the second is shorter than the clip
     whole = sent_gradient(monkeypatch, quiet, losses)
     expected = pytest.approx([5 * 15 / math.hypot(15, 20.5), 5 * 20.5 / math.hypot(15, 20.5)])
     assert whole[:2].tolist() == expected
-    short = sent_gradient(monkeypatch, quiet, [[0.3, 0.4]])
-    assert short[:2].tolist() == pytest.approx([3.0, 4.0])  # as long as the clip
+    each_loss = [[0.3, 0.4]]
+    short = sent_gradient(monkeypatch, quiet, each_loss)
+    expected = pytest.approx([3.0, 4.0])
+    assert short[:2].tolist() == expected  # as long as the clip
     for unit in ("image", "client"):
-        noisy = sent_gradient(monkeypatch, {"clip": 5.0, "noise": 2.0, "of": unit}, losses)
+        privacy = {"clip": 5.0, "noise": 2.0, "of": unit}
+        noisy = sent_gradient(monkeypatch, privacy, losses)
         result = noisy[2:].std().item()
         assert result == pytest.approx(10, rel=0.05)
 
 
 def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
-    logits = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], np.float32))
+    logits = np.log(np.array(rows("0.5 0.3 0.2; 0.1 0.8 0.1"), np.float32))
     confidence = audited._confidence(logits, np.array([0, 1]))
     expected = pytest.approx([math.log(0.5 / 0.5), math.log(0.8 / 0.2)], abs=1e-6)
     assert confidence == expected
@@ -299,21 +313,26 @@ def test_the_confidence_in_a_label_is_the_logit_of_its_probability():
 def test_the_advantage_is_at_the_mean_score_of_the_training_images():
     score = np.array([-1.0, -3.0, -2.5, -9.0, -9.0])
     member = np.array([1, 1, 0, 0, 0], bool)
+    once = np.ones(5, bool)
+    classes = np.zeros(5, int)
+    units = np.arange(5)
     images = SimpleNamespace(
-        once=np.ones(5, bool),
+        once=once,
         client=np.zeros(5, int),
         member=member,
-        classes=np.zeros(5, int),
-        units=np.arange(5),
+        classes=classes,
+        units=units,
         groups={},
     )
     data = SimpleNamespace(roster=["a"], attributes={})
-    run = SimpleNamespace(data=data, manifest=SimpleNamespace(body={}))
+    manifest = SimpleNamespace(body={})
+    run = SimpleNamespace(data=data, manifest=manifest)
     scores = {audited.LOSS: (np.ones(5, bool), score)}
     everyone, client = audited._membership(run, images, scores, 0)
     assert everyone["numbers"] == client["numbers"]
     # the mean of members is -2, above which lies one of two members; that of all is -4.9
-    assert everyone["numbers"]["advantage"]["value"] == 0.5 - 0.0
+    result = everyone["numbers"]["advantage"]["value"]
+    assert result == 0.5 - 0.0
 
 
 def test_the_second_line_of_the_bound_on_true_positives():
@@ -341,5 +360,6 @@ def test_true_positives_are_at_the_lowest_threshold_with_so_few_false_ones():
 
 def test_without_a_batch_of_one_class_there_is_no_probe_within_classes():
     nothing = np.zeros(0, np.int64)
-    result = within_classes(np.zeros((0, 2)), nothing, nothing, nothing, 0)
+    table = np.zeros((0, 2))
+    result = within_classes(table, nothing, nothing, nothing, 0)
     assert result is None

@@ -37,27 +37,34 @@ def test_bca_agrees_with_scipy_on_the_same_resamples():
     logits = draw.normal(size=(40, 2)) + np.eye(2)[y]
     resampled = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
     right = (logits.argmax(1) == y).astype(float)
+    bootstrap_result = SimpleNamespace(bootstrap_distribution=resampled)
     oracle = stats.bootstrap(
         (right,),
         np.mean,
         n_resamples=0,
         method="BCa",
-        bootstrap_result=SimpleNamespace(bootstrap_distribution=resampled),
+        bootstrap_result=bootstrap_result,
     ).confidence_interval
-    limits = bca_interval(right.mean(), resampled, without_each(logits, y, None)["accuracy"])
-    assert limits == pytest.approx((oracle.low, oracle.high), abs=1e-12)
+    without = without_each(logits, y, None)["accuracy"]
+    limits = bca_interval(right.mean(), resampled, without)
+    expected = pytest.approx((oracle.low, oracle.high), abs=1e-12)
+    assert limits == expected
     assert limits != interval(resampled)
 
 
 def test_without_bias_and_skewness_it_is_the_percentile_interval():
     values = np.linspace(-1, 1, 1001)
-    result = bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0]))
+    without = np.array([-1.0, 0.0, 1.0])
+    result = bca_interval(0.0, values, without)
     assert result == pytest.approx(interval(values))
-    outcome = bca_interval(1.0, np.ones(9), np.ones(4))
+    without = np.ones(4)
+    outcome = bca_interval(1.0, np.ones(9), without)
     assert outcome == (1.0, 1.0)
-    result = bca_interval(2.0, values, np.array([-1.0, 1.0]))
+    without = np.array([-1.0, 1.0])
+    result = bca_interval(2.0, values, without)
     assert result == interval(values)  # z0 is infinite
-    result = bca_interval(None, np.full(3, np.nan), np.zeros(3))
+    without = np.zeros(3)
+    result = bca_interval(None, np.full(3, np.nan), without)
     assert result == (None, None)
 
 
@@ -65,9 +72,9 @@ def test_without_bias_and_skewness_it_is_the_percentile_interval():
 def runs(tmp_path_factory):
     """Three seeds of one system."""
     work = tmp_path_factory.mktemp("work")
-    clients = fedcli.partition(
-        prepared(write_hospitals(work / "raw", count=60), work), by=["hospital"], work=work
-    )
+    raw = write_hospitals(work / "raw", count=60)
+    options = prepared(raw, work)
+    clients = fedcli.partition(options, by=["hospital"], work=work)
     return [
         fedcli.train("fedavg", clients, rounds=1, seed=seed, work=work).path for seed in range(3)
     ]
@@ -90,7 +97,8 @@ def test_the_kind_of_interval_is_said(runs):
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs, method):
-    scored = read([fedcli.evaluate(run, interval=method).path for run in runs])
+    path = [fedcli.evaluate(run, interval=method).path for run in runs]
+    scored = read(path)
     scores_of_runs = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL, scores_of_runs)
     averaged = (
@@ -100,11 +108,15 @@ def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs,
     assert averaged[0] <= low + 0.05
     assert high <= averaged[1] + 0.05
     assert low <= np.mean([k.last for k in scores_of_runs]) <= high
-    result = bounds_of_mean([scored[0]] * 3, OVERALL, scores_of_runs[:1] * 3)
+    estimates = scores_of_runs[:1] * 3
+    result = bounds_of_mean([scored[0]] * 3, OVERALL, estimates)
     expected = pytest.approx((scores_of_runs[0].low, scores_of_runs[0].high))
     assert result == expected
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
-    low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
+    where = OVERALL._replace(attribute="sex", group="female")
+    low, high = bounds_of_mean(scored, where, groups)
     assert low <= np.mean([score.last for score in groups]) <= high
-    result = bounds_of_mean(scored[:1], OVERALL, scores_of_runs[:1])
-    assert result == (scores_of_runs[0].low, scores_of_runs[0].high)
+    estimates = scores_of_runs[:1]
+    result = bounds_of_mean(scored[:1], OVERALL, estimates)
+    expected = (scores_of_runs[0].low, scores_of_runs[0].high)
+    assert result == expected

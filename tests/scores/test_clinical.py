@@ -43,7 +43,8 @@ def answers():
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
-    dataset = prepared(write_hospitals(work / "raw", count=120), work)
+    raw = write_hospitals(work / "raw", count=120)
+    dataset = prepared(raw, work)
     source = fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
     return fedcli.evaluate(
         fedcli.train("fedavg", source, rounds=2, work=work), clinical=True, cost=5
@@ -56,7 +57,8 @@ def test_gaps_have_a_p_and_stand_in_a_table(evaluated):
     assert tests
     for test in tests:
         assert 0 < test["p"] <= 1
-    assert set(scores.clinical["gaps"]) == set(scores.groups)
+    result = set(scores.clinical["gaps"])
+    assert result == set(scores.groups)
     result = [table.title for table in shown.tables([("x", scores)])]
     assert "Gaps between groups, last round: x" in result
 
@@ -107,7 +109,8 @@ def test_inspect_says_what_the_test_images_can_show(evaluated):
 def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(answers):
     score, label = answers
     alarms, hits, thresholds = sk.roc_curve(label, score, drop_intermediate=False)
-    assert binary.threshold_of("youden", None, score, label) == thresholds[np.argmax(hits - alarms)]
+    expected = thresholds[np.argmax(hits - alarms)]
+    assert binary.threshold_of("youden", None, score, label) == expected
     for value in (0.9, 0.95):
         chosen = binary.threshold_of("sensitivity", value, score, label)
         assert chosen == thresholds[np.flatnonzero(hits >= value)[0]]
@@ -119,18 +122,20 @@ def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(answers):
         5 * ((score < t) & (label == 1)).sum() + ((score >= t) & (label == 0)).sum()
         for t in thresholds[1:]
     ]
-    assert binary.threshold_of("cost", 5, score, label) == thresholds[1:][np.argmin(costs)]
+    expected = thresholds[1:][np.argmin(costs)]
+    assert binary.threshold_of("cost", 5, score, label) == expected
 
 
 def test_brier_average_precision_and_reliability_agree_with_scikit_learn(answers):
     score, label = answers
-    assert binary.brier(score, label) == pytest.approx(sk.brier_score_loss(label, score))
-    assert binary.average_precision(score, label) == pytest.approx(
-        sk.average_precision_score(label, score)
-    )
+    expected = pytest.approx(sk.brier_score_loss(label, score))
+    assert binary.brier(score, label) == expected
+    expected = pytest.approx(sk.average_precision_score(label, score))
+    assert binary.average_precision(score, label) == expected
     shares, means = calibration_curve(label, score, n_bins=binary.BINS)
     bins = np.array(binary.reliability(score, label))
-    assert bins[:, 0] == pytest.approx(means, abs=1e-9)
+    expected = pytest.approx(means, abs=1e-9)
+    assert bins[:, 0] == expected
     assert bins[:, 1] == pytest.approx(shares)
     off, resolution, uncertainty = binary.brier_parts(score, label)
     means = {round(mean, 9): mean for mean, _, _ in binary.reliability(score, label)}
@@ -182,7 +187,8 @@ def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(answers):
     distance = np.abs(score - point) / np.sort(np.abs(score - point))[near - 1]
     weight = np.sqrt((1 - np.minimum(distance, 1) ** 3) ** 3)  # polyfit squares them
     by_numpy = np.polyval(np.polyfit(score - point, label, 2, w=weight), 0.0)
-    result = binary.smoothed(score, label, np.array([point]))
+    knots = np.array([point])
+    result = binary.smoothed(score, label, knots)
     assert result == pytest.approx([by_numpy])
 
 
@@ -233,7 +239,8 @@ def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
     guess = draw.integers(0, 4, 200)
     guess[:120] = y[:120]
     both = clinical.agreement(guess, y, 4)
-    assert both["matthews_correlation"] == pytest.approx(sk.matthews_corrcoef(y, guess))
+    expected = pytest.approx(sk.matthews_corrcoef(y, guess))
+    assert both["matthews_correlation"] == expected
     expected = pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
     assert both["quadratic_kappa"] == expected
     result = clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"]
@@ -243,7 +250,8 @@ def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
 def test_carried_thresholds_make_the_rates_of_fairlearn(evaluated):
     body = RunScores.read(evaluated.path).clinical["classes"]["ill"]["clean"]
     predicted = predictions.read(evaluated.path.parent / "predictions.h5")
-    score = probabilities(predicted.logits["clean"][2])[:, 1]
+    logits = predicted.logits["clean"][2]
+    score = probabilities(logits)[:, 1]
     sex = predicted.groups["sex"]
     names = evaluated.body["attributes"]["sex"]
     for operating_point in body["operating"]:
@@ -281,7 +289,8 @@ def test_thresholds_come_from_validation_images_alone(evaluated):
     operating = scores["classes"]["ill"]["clean"]["operating"]
     parts = {point["choice"]: point for point in operating if point["rule"] == "sensitivity=0.95"}
     assert set(parts) == {"pooled", "client", "hospital", "sex"}
-    assert set(parts["client"]["thresholds"]) == {"", "east", "north", "south"}
+    result = set(parts["client"]["thresholds"])
+    assert result == {"", "east", "north", "south"}
     assert {point["rule"] for point in operating} >= {"youden", "cost=5"}
     expected = sum(client["val"] for client in fedcli_roster(evaluated))
     assert scores["validation"] == expected
@@ -290,13 +299,14 @@ def test_thresholds_come_from_validation_images_alone(evaluated):
 def fedcli_roster(evaluated):
     from fedcli.data import manifest
 
-    return manifest.read(manifest.parent(manifest.parent(evaluated.path, "run"), "partition")).body[
-        "roster"
-    ]
+    path = manifest.parent(evaluated.path, "run")
+    return manifest.read(manifest.parent(path, "partition")).body["roster"]
 
 
 def images(logits, y, sex):
-    return clinical.Seen(logits, y, {"sex": (sex, ["f", "m"])}, np.full(len(y), -1))
+    client = np.full(len(y), -1)
+    groupings = {"sex": (sex, ["f", "m"])}
+    return clinical.Seen(logits, y, groupings, client)
 
 
 def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_that_was_put_in():
@@ -305,7 +315,8 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
     y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
     sex = np.arange(3000) % 2
     scaled = clinical.scaled(images(4 * logits, y, sex), images(4 * logits, y, sex))
-    assert scaled["temperature"] == pytest.approx(4, rel=0.1)
+    expected = pytest.approx(4, rel=0.1)
+    assert scaled["temperature"] == expected
     assert scaled["negative_log_likelihood"][1] < scaled["negative_log_likelihood"][0]
     assert scaled["calibration_error_top_label"][1] < scaled["calibration_error_top_label"][0]
     brier_scores = []
@@ -331,13 +342,15 @@ def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_gr
     halves = [np.arange(4000) % 4 < 2, np.arange(4000) % 4 >= 2]
     chosen, test = (images(logits[half], y[half], sex[half]) for half in halves)
     pooled, by_sex = clinical.conformal(chosen, test)
-    assert pooled["coverage"]["value"] == pytest.approx(0.9, abs=0.03)
+    expected = pytest.approx(0.9, abs=0.03)
+    assert pooled["coverage"]["value"] == expected
     assert (
         pooled["groups"]["sex"]["m"]["value"] < 0.87 < 0.93 < pooled["groups"]["sex"]["f"]["value"]
     )
     for rate in by_sex["groups"]["sex"].values():
         assert rate["value"] == pytest.approx(0.9, abs=0.04)
-    result = clinical.quantile(np.array([0.2, 0.1]))
+    score = np.array([0.2, 0.1])
+    result = clinical.quantile(score)
     assert result == 1.0  # too few images: every class
 
 
@@ -346,7 +359,7 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path
     titles = []
     for table in shown.tables([("", RunScores.read(evaluated.path))]):
         titles.append(table.title.partition(":")[0])
-    assert titles == [
+    expected = [
         "Operating points",
         "Operating points by group",
         "Threshold transfer",
@@ -356,6 +369,7 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path
         "Conformal sets at 90 %",
         "Gaps between groups, last round",
     ]
+    assert titles == expected
     transfer = list(shown.tables([("", RunScores.read(evaluated.path))]))[2]
     line = next(row for row in transfer.rows if row[2].text == "sex")
     heads = [column.name for column in transfer.columns]
@@ -371,7 +385,8 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(evaluated, tmp_path
 
 
 def test_without_validation_images_there_are_no_thresholds(tmp_path):
-    dataset = prepared(write_hospitals(tmp_path / "raw", count=48), tmp_path)
+    raw = write_hospitals(tmp_path / "raw", count=48)
+    dataset = prepared(raw, tmp_path)
     run = fedcli.train(
         "fedavg",
         fedcli.partition(dataset, iid=True, clients=2, work=tmp_path),
@@ -383,7 +398,8 @@ def test_without_validation_images_there_are_no_thresholds(tmp_path):
     assert body["validation"] == 0
     assert body["temperature"] == {}
     assert body["conformal"] == {}
-    assert body["classes"]["ill"]["clean"]["operating"] == []
+    result = body["classes"]["ill"]["clean"]["operating"]
+    assert result == []
     assert body["classes"]["ill"]["clean"]["overall"]["brier"] > 0
     assert "clinical" not in fedcli.evaluate(run).body
     cases = (
@@ -402,8 +418,11 @@ def test_each_of_several_labels_is_described_by_its_own_probability_without_unkn
     logits = draw.normal(size=(60, 3))
     y = draw.integers(0, 2, (60, 3))
     y[:7, 1] = 2  # not known
-    part = clinical.Seen(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
-    assert part.y.tolist() == y[7:, 1].tolist()
+    groupings = {"sex": (np.arange(60) % 2, ["f", "m"])}
+    client = np.full(60, -1)
+    part = clinical.Seen(logits, y, groupings, client).of(1)
+    expected = y[7:, 1].tolist()
+    assert part.y.tolist() == expected
     expected = pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
     assert part.logits == expected
     assert len(part.groupings["sex"][0]) == len(part.client) == 53

@@ -50,9 +50,11 @@ def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_p
     monkeypatch.setattr(
         stage, "_client", lambda *given: clients_scored.append(given[3].client) or client(*given)
     )
+    plan = planned("fedavg", {}, Training(), 1)
+    data = make_chain(tmp_path, corrupted=True)
     run = train(
-        make_chain(tmp_path, corrupted=True),
-        planned("fedavg", {}, Training(), 1),
+        data,
+        plan,
         work=tmp_path,
         out=None,
     )
@@ -77,7 +79,8 @@ def test_a_run_is_not_opened_on_a_device_that_is_none(device, tmp_path):
 
 
 def test_average_is_the_mean_of_clean_and_corrupted_in_each_round(tmp_path, scores_of):
-    versions = body_of(scores_of(a_run(tmp_path)))["versions"]
+    path = scores_of(a_run(tmp_path))
+    versions = body_of(path)["versions"]
     for metric in ("balanced_accuracy", "auc_ovr_weighted", "f1_macro"):
         clean, corrupted, average = (np.array(versions[v][metric]["per_round"]) for v in VERSIONS)
         expected = pytest.approx((clean + corrupted) / 2, abs=1e-15)
@@ -86,16 +89,19 @@ def test_average_is_the_mean_of_clean_and_corrupted_in_each_round(tmp_path, scor
 
 
 def test_without_corruption_there_is_neither_corrupted_nor_average(tmp_path, scores_of):
-    body = body_of(scores_of(a_run(tmp_path, noise=None)))
+    monkeypatch = a_run(tmp_path, noise=None)
+    body = body_of(scores_of(monkeypatch))
     assert list(body["versions"]) == ["clean"]
-    assert list(body["groups"]["sex"]) == ["clean"]
+    result = list(body["groups"]["sex"])
+    assert result == ["clean"]
     assert body["corruption"] is None
     assert body["data"]["corruption"] is None
 
 
 def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp_path, scores_of):
     # FedISM+ Table IV: one client in five sees the corrupted test set, so std = sqrt(.2 * .8) * |clean - corrupted|
-    body = body_of(scores_of(a_run(tmp_path)))
+    path = scores_of(a_run(tmp_path))
+    body = body_of(path)
     clean, corrupted = (
         np.array(body["versions"][v]["auc_ovo_macro"]["per_round"]) for v in ("clean", "corrupted")
     )
@@ -108,11 +114,13 @@ def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp
     per_round = body["among_clients"]["auc_ovo_macro"]["per_round"]
     expected = pytest.approx(0.4 * np.abs(clean - corrupted))
     assert per_round["std"] == expected
-    assert per_round["worst"] == pytest.approx(np.minimum(clean, corrupted))
+    expected = pytest.approx(np.minimum(clean, corrupted))
+    assert per_round["worst"] == expected
     expected = pytest.approx(0.8 * clean + 0.2 * corrupted)
     assert per_round["mean"] == expected
     result = [body["clients"][c]["version"] for c in ROSTER]
-    assert result == ["clean"] * 4 + ["corrupted"]
+    expected = ["clean"] * 4 + ["corrupted"]
+    assert result == expected
     outcome = {body["clients"][c]["part"] for c in ROSTER}
     assert outcome == {"whole"}
 
@@ -128,27 +136,31 @@ def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_o
     assert result == [40, 90, 90, 90, 50]
     expected = score(logits_of(run, 6)[:40], y[:40])["accuracy"]
     assert clients["north"]["accuracy"]["last"] == expected
-    assert (
-        clients["harbour"]["accuracy"]["last"]
-        == score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
-    )
+    expected = score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
+    assert clients["harbour"]["accuracy"]["last"] == expected
 
 
 def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
     y = a_shard(3).y.numpy()
-    test_parts = {"north": np.flatnonzero(y == 1), "east": range(45), "south": range(45, 90)}
-    body = body_of(scores_of(a_run(tmp_path, noise=None, own=test_parts)))
+    north = np.flatnonzero(y == 1)
+    test_parts = {"north": north, "east": range(45), "south": range(45, 90)}
+    monkeypatch = a_run(tmp_path, noise=None, own=test_parts)
+    body = body_of(scores_of(monkeypatch))
     assert body["clients"]["north"]["auc_ovo_macro"]["mean_last5"] is None
-    assert body["clients"]["north"]["classes_missing"] == [0, 2]
+    result = body["clients"]["north"]["classes_missing"]
+    assert result == [0, 2]
     table = np.array([body["clients"][c]["auc_ovo_macro"]["per_round"] for c in ROSTER[1:]])
     expected = pytest.approx(table.std(0).mean())
     assert body["among_clients"]["auc_ovo_macro"]["std"] == expected
 
 
 def test_clients_that_share_model_and_images_have_no_spread(tmp_path, scores_of):
-    among = body_of(scores_of(a_run(tmp_path, noise=None)))["among_clients"]
+    monkeypatch = a_run(tmp_path, noise=None)
+    path = scores_of(monkeypatch)
+    among = body_of(path)["among_clients"]
     nothing = {"mean": None, "std": None, "worst": None}
-    assert among["auc_ovo_macro"] == nothing | {"per_round": nothing}
+    expected = nothing | {"per_round": nothing}
+    assert among["auc_ovo_macro"] == expected
 
 
 def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, scores_of):
@@ -156,10 +168,9 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
     body = body_of(scores_of(run))
     y = run.data.test["clean"].y.numpy()
     assert body["personal_models"] is True
-    assert (
-        body["clients"]["west"]["accuracy"]["last"]
-        == score(logits_of(run, 6, client="west"), y)["accuracy"]
-    )
+    expected = score(logits_of(run, 6, client="west"), y)["accuracy"]
+    result = body["clients"]["west"]["accuracy"]["last"]
+    assert result == expected
     result = body["versions"]["clean"]["accuracy"]["last"]
     expected = score(logits_of(run, 6), y)["accuracy"]
     assert result == expected
@@ -168,7 +179,8 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
 
 def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, scores_of):
     run = a_run(tmp_path, best={"round": 2, "metric": "balanced_accuracy", "score": 0.75})
-    best = body_of(scores_of(run, by=["sex"]))["best_on_validation"]
+    path = scores_of(run, by=["sex"])
+    best = body_of(path)["best_on_validation"]
     result = {key: best[key] for key in ("round", "metric", "validation")}
     assert result == {
         "round": 2,
@@ -179,23 +191,30 @@ def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, sco
     sex = run.data.test["clean"].groups["sex"].numpy()
     table = logits_of(run, "best", "corrupted")
     reason = {"small": False, "reason": ""}
-    assert best["versions"]["corrupted"] == score(table, y) | reason
+    expected = score(table, y) | reason
+    assert best["versions"]["corrupted"] == expected
     assert set(best["versions"]) == set(VERSIONS)
     expected = group_scores(table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes)
     assert best["groups"]["sex"]["corrupted"] == expected
-    outcome = body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"]
+    monkeypatch = a_run(tmp_path / "another")
+    path = scores_of(monkeypatch)
+    outcome = body_of(path)["best_on_validation"]
     assert outcome is None
 
 
 def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
-    path = scores_of(a_run(tmp_path, classes=2))
-    assert body_of(path)["versions"]["average"]["classes_missing"] == [2]
+    monkeypatch = a_run(tmp_path, classes=2)
+    path = scores_of(monkeypatch)
+    result = body_of(path)["versions"]["average"]["classes_missing"]
+    assert result == [2]
     assert body_of(path)["versions"]["average"]["auc_ovo_macro"]["mean_last5"] is not None
     assert "NaN" not in path.read_text()
 
 
 def test_one_kept_round_has_no_std(tmp_path, scores_of):
-    over = body_of(scores_of(a_run(tmp_path, rounds=[1])))["versions"]["clean"]["accuracy"]
+    monkeypatch = a_run(tmp_path, rounds=[1])
+    path = scores_of(monkeypatch)
+    over = body_of(path)["versions"]["clean"]["accuracy"]
     assert over["std_last5"] is None
     assert over["last"] == over["mean_last5"]
 
@@ -204,17 +223,21 @@ def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
     contents = manifest.read(scores_of(a_run(tmp_path)))
     body = contents.body
     copied = {key: value for key, value in ABOUT.items() if key not in ("roster", "model")}
-    assert {key: body[key] for key in copied} == copied
+    result = {key: body[key] for key in copied}
+    assert result == copied
     assert body["model"].items() >= ABOUT["model"].items()
     assert body["roster_size"] == 5
     assert body["corruption"] == GAUSSIAN
     assert body["options"] == {"lr": 0.1, "bn": "aggregate"}
+    path = tmp_path / "partition" / "partition.json"
+    sha256 = manifest.sha256(path)
     expected = {
-        "sha256": manifest.sha256(tmp_path / "partition" / "partition.json"),
+        "sha256": sha256,
         "options": {"seed": 7},
     }
     assert body["data"]["partition"] == expected
-    assert contents.parents == {"../../run.json": manifest.sha256(tmp_path / "run" / "run.json")}
+    path = tmp_path / "run" / "run.json"
+    assert contents.parents == {"../../run.json": manifest.sha256(path)}
     assert contents.made_by == ["evaluate"]
 
 
@@ -246,15 +269,19 @@ def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of
         with pytest.raises(FedcliError, match="does not have the shape") as error:
             RunScores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint
-    shared = {"unit": "patients", "val": {"shared": ["a", 1], "of": 2}}
+    val = {"shared": ["a", 1], "of": 2}
+    shared = {"unit": "patients", "val": val}
     with pytest.raises(FedcliError, match="shared"):
-        RunScores.of(body | {"shared_patients": shared}, path)
+        facts = body | {"shared_patients": shared}
+        RunScores.of(facts, path)
 
 
 def test_out_takes_the_place_of_the_default_folder(tmp_path, scores_of):
-    path = scores_of(a_run(tmp_path), out=tmp_path / "elsewhere")
+    out = tmp_path / "elsewhere"
+    path = scores_of(a_run(tmp_path), out=out)
     assert path == tmp_path / "elsewhere" / "scores.json"
-    assert list(manifest.verify(path).parents) == ["../run/run.json"]
+    result = list(manifest.verify(path).parents)
+    assert result == ["../run/run.json"]
 
 
 def test_a_run_without_models_is_refused(tmp_path, scores_of):
@@ -274,8 +301,11 @@ def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
 
 
 def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
-    plan = planned("fedavg", {}, Training(batch_size=5, bn="local"), rounds=2)
-    path = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=tmp_path / "run")
+    training = Training(batch_size=5, bn="local")
+    plan = planned("fedavg", {}, training, rounds=2)
+    data = make_chain(tmp_path, corrupted=True)
+    out = tmp_path / "run"
+    path = train(data, plan, work=tmp_path, out=out)
     body = body_of(evaluate(path))
     run = open_run(path)
     for version, test in run.data.test.items():
@@ -283,11 +313,13 @@ def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
         assert body["versions"][version]["auc_ovo_macro"]["last"] == expected["auc_ovo_macro"]
     noisy = run.data.test["corrupted"]
     own_scores = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
-    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own_scores["auc_ovo_macro"]
+    result = body["clients"]["west"]["auc_ovo_macro"]["last"]
+    assert result == own_scores["auc_ovo_macro"]
     assert body["kept_rounds"] == [1, 2]
     result = body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"]
     assert result == 20
-    assert body["intervals"]["average"]["accuracy"]["units"] == 20  # patients of two images each
+    result = body["intervals"]["average"]["accuracy"]["units"]
+    assert result == 20  # patients of two images each
     assert manifest.verify(path).kind == "run"  # scores inside its folder leave the run as it was
 
 
@@ -301,16 +333,18 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
-        run = train(data, planned(method, {}, training, 2), work=tmp_path, out=None)
+        plan = planned(method, {}, training, 2)
+        run = train(data, plan, work=tmp_path, out=None)
         path = evaluate(run)
         by_name[method] = body_of(path)
         assert not published_schema.errors(path)
     result = {name: set(body["personal"]) for name, body in by_name.items()}
-    assert result == {
+    expected = {
         "ditto": {"personal", "mean_personal"},
         "fedbn": {"personal"},
         "fedavg": set(),
     }
+    assert result == expected
     per_round = [
         by_name["ditto"][k]["clean"]
         if k == "versions"
@@ -334,10 +368,8 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     for name, parts in by_name["ditto"]["personal"].items():
         personal[name] = parts["groups"]["sex"]["corrupted"]
     assert personal["mean_personal"]["last_round"] == averaged
-    assert (
-        personal["mean_personal"]["each"]["accuracy"]["f"]["last"]
-        == averaged["groups"]["f"]["accuracy"]
-    )
+    result = personal["mean_personal"]["each"]["accuracy"]["f"]["last"]
+    assert result == averaged["groups"]["f"]["accuracy"]
     mean_of_own = np.mean(
         [scores_of_client["groups"]["m"]["accuracy"] for scores_of_client in scores_of_clients]
     )

@@ -35,12 +35,14 @@ def test_groups_hold_the_last_round_and_worst_gap_and_es_auc_over_rounds(tmp_pat
     assert over["es_auc_ovo_macro"]["mean_last5"] == expected
     between = [r["between"]["auc_ovo_macro"] for r in rounds]
     auc = over["auc_ovo_macro"]
-    assert auc["gap_in_each_round"]["per_round"] == [b["gap"] for b in between]
+    expected = [b["gap"] for b in between]
+    assert auc["gap_in_each_round"]["per_round"] == expected
     worst = np.mean([b["worst"]["score"] for b in between])
     assert auc["worst_in_each_round"]["mean_last5"] == pytest.approx(worst)
     means = [score["mean_last5"] for score in sex["corrupted"]["each"]["auc_ovo_macro"].values()]
     assert auc["worst"]["mean_last5"] == min(means)
-    assert auc["gap"]["mean_last5"] == max(means) - min(means)
+    expected = max(means) - min(means)
+    assert auc["gap"]["mean_last5"] == expected
 
 
 def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, scores_of):
@@ -55,10 +57,12 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     outcome = {v: result["per_round"] for v, result in age["each"]["auc_ovo_macro"].items()}
     assert outcome == per_group
     means = [np.mean(values) for values in per_group.values()]
-    expected = pytest.approx({"average": np.mean(means), "std_sample": np.std(means, ddof=1)})
+    std_sample = np.std(means, ddof=1)
+    expected = pytest.approx({"average": np.mean(means), "std_sample": std_sample})
     assert age["across"]["auc_ovo_macro"] == expected
     over = age["over_rounds"]
-    assert over["auc_ovo_macro"]["average"]["mean_last5"] == pytest.approx(np.mean(means))
+    expected = pytest.approx(np.mean(means))
+    assert over["auc_ovo_macro"]["average"]["mean_last5"] == expected
     for name in ("demographic_parity", "equalized_odds", "average_odds"):
         name = f"{name}_difference_ovr_macro"
         assert over[name]["per_round"] == [r[name] for r in rounds]
@@ -68,14 +72,17 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
 
 def test_crossed_attributes_are_groups_of_their_own(tmp_path, scores_of):
     run = a_run(tmp_path)
-    body = body_of(scores_of(run, by=["sex", " sex * age ", "sex*age"]))
+    attributes = ["sex", " sex * age ", "sex*age"]
+    path = scores_of(run, by=attributes)
+    body = body_of(path)
     assert list(body["groups"]) == ["sex", "sex*age"]
     last = body["groups"]["sex*age"]["clean"]["last_round"]
     sex, age = (run.data.test["clean"].groups[name].numpy() for name in ("sex", "age"))
     expected = ((sex == 0) & (age == 1)).sum()
     assert last["groups"]["female x old"]["count"] == expected
     result = (len(last["groups"]), last["unknown"])
-    assert result == (6, (sex < 0).sum())
+    expected = (6, (sex < 0).sum())
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -113,35 +120,43 @@ def test_intervals_are_of_the_last_round_by_patient_for_all_and_for_each_group(t
     score_ = body["groups"]["sex"]["corrupted"]["last_round"]["groups"]["female"]["accuracy"]
     assert female["accuracy"]["low"] < score_ < female["accuracy"]["high"]
     of_women = units[run.data.test["clean"].groups["sex"].numpy() == 0]
-    assert female["accuracy"]["units"] == len(np.unique(of_women))
+    expected = len(np.unique(of_women))
+    assert female["accuracy"]["units"] == expected
 
 
 def test_groups_are_compared_by_f1_too(tmp_path, scores_of):
-    groups = body_of(scores_of(a_run(tmp_path)))["groups"]["sex"]["clean"]
+    path = scores_of(a_run(tmp_path))
+    groups = body_of(path)["groups"]["sex"]["clean"]
     f1_scores = [group["f1_macro"] for group in groups["last_round"]["groups"].values()]
     expected = max(f1_scores) - min(f1_scores)
-    assert groups["last_round"]["between"]["f1_macro"]["gap"] == expected
+    result = groups["last_round"]["between"]["f1_macro"]["gap"]
+    assert result == expected
     expected = max(f1_scores) - min(f1_scores)
-    assert groups["over_rounds"]["f1_macro"]["gap"]["last"] == expected
+    result = groups["over_rounds"]["f1_macro"]["gap"]["last"]
+    assert result == expected
 
 
 def test_without_patients_the_intervals_are_by_image(tmp_path, scores_of):
-    result = body_of(scores_of(a_run(tmp_path)))["intervals"]["clean"]["auc_ovo_macro"]
+    path = scores_of(a_run(tmp_path))
+    result = body_of(path)["intervals"]["clean"]["auc_ovo_macro"]
     assert (result["unit"], result["units"]) == ("image", 90)
 
 
 def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scores_of):
     run = a_run(tmp_path, own={"north": range(40), "harbour": range(40, 90)})
-    body = body_of(scores_of(run, by=["sex"]))
+    path = scores_of(run, by=["sex"])
+    body = body_of(path)
     clients = body["clients"]
     y = run.data.test["clean"].y.numpy()
     outcome = [name for name in ROSTER if "groups" in clients[name]]
     assert outcome == ["north", "harbour"]
     sex = run.data.test["clean"].groups["sex"].numpy()
+    logits = logits_of(run, 6, "corrupted")[40:]
+    groups = sex[40:]
     expected = group_scores(
-        logits_of(run, 6, "corrupted")[40:],
+        logits,
         y[40:],
-        sex[40:],
+        groups,
         ["female", "male"],
         classes=run.data.classes,
     )
@@ -153,10 +168,13 @@ def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scor
 def test_by_names_the_attributes_in_any_order_and_none_means_all(tmp_path, scores_of):
     run = a_run(tmp_path)
     everything = scores_of(run)
-    both = scores_of(run, by=["age", "sex", "age"])
+    attributes = ["age", "sex", "age"]
+    both = scores_of(run, by=attributes)
     assert both == everything
-    assert list(body_of(everything)["groups"]) == ["age", "sex"]  # sorted in the file
-    result = list(body_of(scores_of(run, by=["age"]))["groups"])
+    result = list(body_of(everything)["groups"])
+    assert result == ["age", "sex"]  # sorted in the file
+    path = scores_of(run, by=["age"])
+    result = list(body_of(path)["groups"])
     assert result == ["age"]
 
 

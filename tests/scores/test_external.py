@@ -21,7 +21,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dataset(work):
-    return prepared(write_hospitals(work / "raw"), work)
+    raw = write_hospitals(work / "raw")
+    return prepared(raw, work)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +39,9 @@ def run(held_out, work):
 def other(work):
     """Another hospital, whose classes have other names and another order, and one more."""
     classes = "sick", "unclear", "well"
+    raw = write_hospitals(work / "other", classes=classes, hospitals=("west",), count=60, seed=1)
     return prepared(
-        write_hospitals(work / "other", classes=classes, hospitals=("west",), count=60, seed=1),
+        raw,
         work,
     )
 
@@ -58,7 +60,8 @@ def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
 ):
     outcome = [client["client"] for client in held_out.body["roster"]]
     assert outcome == ["east", "north"]
-    assert held_out.body["held_out"] == {"attribute": "hospital", "value": "south", "images": 30}
+    expected = {"attribute": "hospital", "value": "south", "images": 30}
+    assert held_out.body["held_out"] == expected
     scored = fedcli.evaluate(run)
     groups = scored.body["groups"]["hospital"]["clean"]["last_round"]["groups"]
     result = {name: group["count"] for name, group in groups.items()}
@@ -73,7 +76,8 @@ def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
 def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by_hand(run, dataset):
     scored = fedcli.evaluate(run, on=dataset, by=["hospital"])
     body = scored.body
-    assert body["external"]["images"] == dataset.body["split"]["test"]
+    expected = dataset.body["split"]["test"]
+    assert body["external"]["images"] == expected
     assert body["external"]["left_out"] == 0
     expected = {manifest.sha256(path) for path in (run.path, dataset.path)}
     assert set(scored.manifest.parents.values()) == expected
@@ -86,7 +90,8 @@ def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by
 
 
 def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
-    scored = fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), all_images=True)
+    map_classes = table(tmp_path, *MAPPED)
+    scored = fedcli.evaluate(run, on=other, map_classes=map_classes, all_images=True)
     external = scored.body["external"]
     assert not published_schema.errors(scored)
     result = (external["images"], external["left_out"], external["part"])
@@ -95,20 +100,19 @@ def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
     expected = [{0: 1, 2: 0}[theirs[name]] for name in predicted.id]
     assert predicted.y.tolist() == expected
-    assert scored.body["attributes"]["hospital"] == ["east", "north", "south", "west"]
-    assert (
-        fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"][
-            "part"
-        ]
-        == "test"
-    )
+    result = scored.body["attributes"]["hospital"]
+    assert result == ["east", "north", "south", "west"]
+    map_classes = table(tmp_path, *MAPPED)
+    result = fedcli.evaluate(run, on=other, map_classes=map_classes).body["external"]["part"]
+    assert result == "test"
 
 
 def test_another_division_and_its_corruption_are_scored(run, dataset, work):
     everyone = fedcli.partition(dataset, by=["hospital"], work=work)
     noisy = fedcli.corrupt(everyone, "gaussian", on=["north"], work=work, jobs=1)
     scored = fedcli.evaluate(run, on=noisy)
-    assert set(scored.body["versions"]) == {"clean", "corrupted", "average"}
+    result = set(scored.body["versions"])
+    assert result == {"clean", "corrupted", "average"}
     assert scored.body["external"]["kind"] == "corruption"
     result = {client["part"] for client in scored.body["clients"].values()}
     assert result == {"whole"}
@@ -137,7 +141,8 @@ NOT_PAIRED = [
 @pytest.mark.parametrize(("lines", "sentence"), NOT_PAIRED)
 def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, sentence):
     with pytest.raises(FedcliError, match=sentence) as error:
-        fedcli.evaluate(run, on=other, map_classes=lines and table(tmp_path, *lines))
+        map_classes = lines and table(tmp_path, *lines)
+        fedcli.evaluate(run, on=other, map_classes=map_classes)
     assert error.value.hint
 
 
@@ -149,9 +154,8 @@ def test_images_that_trained_are_no_test_images(run, dataset):
 def test_images_of_another_size_are_refused_and_flags_without_a_meaning_too(
     run, dataset, held_out, work
 ):
-    larger = fedcli.prepare(
-        "images", raw=work / "raw", size=16, patient="patient", work=work, jobs=1
-    )
+    raw = work / "raw"
+    larger = fedcli.prepare("images", raw=raw, size=16, patient="patient", work=work, jobs=1)
     with pytest.raises(FedcliError, match="images of 16 px, the run's network takes 8 px"):
         fedcli.evaluate(run, on=larger)
     for flags in (
@@ -165,7 +169,8 @@ def test_images_of_another_size_are_refused_and_flags_without_a_meaning_too(
 
 def test_an_attribute_that_the_other_images_lack_is_refused(run, other, tmp_path):
     with pytest.raises(UsageError, match="has no attribute '1'"):
-        fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), by=["1"])
+        map_classes = table(tmp_path, *MAPPED)
+        fedcli.evaluate(run, on=other, map_classes=map_classes, by=["1"])
 
 
 def test_a_site_that_there_is_not_is_refused(dataset, work):
@@ -190,7 +195,8 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
     result = len({cells["north"][client]["count"] for client in cells} | {0})
     assert result > 1
     table, other_table = single_runs.cross_site([("", RunScores.read(scored.path))])
-    assert [row[0].text for row in table.rows] == sorted(cells)
+    result = [row[0].text for row in table.rows]
+    assert result == sorted(cells)
     assert len(other_table.columns) == 4
     outcome = page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
     assert "Trained at and tested on" in outcome

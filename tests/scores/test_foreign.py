@@ -23,11 +23,12 @@ def typed(*words):
 
 def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path, monkeypatch):
     work = tmp_path / "work"
-    clients = fedcli.partition(
-        prepared(write_hospitals(tmp_path / "raw", count=240), work), by=["hospital"], work=work
-    )
+    raw = write_hospitals(tmp_path / "raw", count=240)
+    options = prepared(raw, work)
+    clients = fedcli.partition(options, by=["hospital"], work=work)
     trained = fedcli.train("fedavg", clients, rounds=2, work=work)
-    usual = sorted(write_hospitals(tmp_path / "new", count=100, seed=1).glob("*.png"))
+    raw = tmp_path / "new"
+    usual = sorted(write_hospitals(raw, count=100, seed=1).glob("*.png"))
     Image.new("RGB", (8, 8)).save(tmp_path / "black.png")
     halves = np.zeros((8, 8, 3), np.uint8)
     halves[:, 4:] = 255
@@ -56,7 +57,8 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     assert result == [None, rows[100]["foreign"]]
     images = torch.zeros(0, 3, 8, 8)
     shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=images)
-    empty = SimpleNamespace(data=SimpleNamespace(train={"a": shard}, roster=["a"]))
+    data = SimpleNamespace(train={"a": shard}, roster=["a"])
+    empty = SimpleNamespace(data=data)
     none = foreign.Known.of(empty)
     monkeypatch.setattr(foreign.Known, "of", lambda *_: none)
     reasons = " ".join(typed("predict", trained, usual[0]).stderr.split())
@@ -68,7 +70,9 @@ def differences_of_files(trained, folder):
     """The column foreign of a slice, a grey image and a small one in a model of coloured ones, by name."""
     odd = folder / "odd"
     odd.mkdir()
-    write_slice(odd / "head.dcm", np.arange(64, dtype=np.int16).reshape(8, 8), Modality="CT")
+    stored = np.arange(64, dtype=np.int16).reshape(8, 8)
+    path = odd / "head.dcm"
+    write_slice(path, stored, Modality="CT")
     noise = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
     Image.fromarray(noise).convert("L").save(odd / "grey.png")
     Image.fromarray(noise[:3]).save(odd / "small.png")
@@ -83,19 +87,26 @@ def test_features_far_from_all_training_features_are_foreign():
     train = features[:300]
     new = np.concatenate([features[300:], [[0, 1, 0, 0]], [[np.nan] * 4]]).astype(np.float32)
     farthest = np.quantile(foreign._distances(train, train, 1), 1 - foreign.ALARMS)
-    facts = foreign.Known(np.full(3, -np.inf), np.full(3, np.inf), train, farthest)
+    low = np.full(3, -np.inf)
+    high = np.full(3, np.inf)
+    facts = foreign.Known(low, high, train, farthest)
     reasons = facts.reasons(np.zeros((len(new), 3)), new)
     result = sum(map(bool, reasons[:100]))
     assert result <= 2
-    assert reasons[100:] == [[foreign.FAR]] * 2
+    expected = [[foreign.FAR]] * 2
+    assert reasons[100:] == expected
 
 
 def test_colours_in_a_model_of_grey_images_are_foreign():
     draw = np.random.default_rng(0)
     grey = draw.integers(0, 255, (60, 4, 4, 1), dtype=np.uint8).repeat(3, 3)
     facts = foreign.pixel_facts(grey)
-    training_facts = foreign.Known(facts.min(0) - 1, facts.max(0) + 1, np.zeros((0, 1), np.float32))
-    coloured = foreign.pixel_facts(grey[:1] // np.array([1, 2, 4], np.uint8))
+    features = np.zeros((0, 1), np.float32)
+    low = facts.min(0) - 1
+    high = facts.max(0) + 1
+    training_facts = foreign.Known(low, high, features)
+    images = grey[:1] // np.array([1, 2, 4], np.uint8)
+    coloured = foreign.pixel_facts(images)
     assert not facts[:, 2].any()
     assert training_facts.reasons(facts, grey) == [[]] * 60
     assert (

@@ -26,13 +26,15 @@ def parity(*decisions):
 
 def grouped(rows, values=("female", "male")):
     chance, y, groups = (np.array(column) for column in zip(*rows, strict=True))
-    return group_scores(np.log(np.stack([1 - chance, chance], 1)), y, groups, list(values))
+    logits = np.log(np.stack([1 - chance, chance], 1))
+    return group_scores(logits, y, groups, list(values))
 
 
 def test_the_equity_scaled_auc_by_hand():
     # all: .9 wins 3, .3 wins 1, .7 wins 3 of 3 each: 7/9; women 1, men 2/4
     scores = grouped(WOMEN + MEN)
-    assert scores["overall"]["auc_ovo_macro"] == pytest.approx(7 / 9)
+    expected = pytest.approx(7 / 9)
+    assert scores["overall"]["auc_ovo_macro"] == expected
     result = [scores["groups"][g]["auc_ovo_macro"] for g in ("female", "male")]
     assert result == [1, 0.5]
     expected = pytest.approx((7 / 9) / (1 + 2 / 9 + 5 / 18))
@@ -40,7 +42,8 @@ def test_the_equity_scaled_auc_by_hand():
 
 
 def test_worst_best_gap_and_population_std_by_hand():
-    between = grouped(WOMEN + MEN)["between"]
+    rows = WOMEN + MEN
+    between = grouped(rows)["between"]
     expected = {
         "worst": {"group": "male", "score": 0.5},
         "best": {"group": "female", "score": 1.0},
@@ -49,29 +52,35 @@ def test_worst_best_gap_and_population_std_by_hand():
         "average": 0.75,
     }
     assert between["auc_ovo_macro"] == expected
-    assert set(between) == set(metrics.names(metrics.TWO, compared=True))
+    expected = set(metrics.names(metrics.TWO, compared=True))
+    assert set(between) == expected
     # men: argmax gives 0 1 0 0 for 1 1 0 0, where the tie at .5 goes to class 0
     assert between["accuracy"]["worst"] == {"group": "male", "score": 0.75}
 
 
 def test_an_unknown_group_counts_in_the_overall_and_is_no_group():
-    scores = grouped([*WOMEN, *MEN, (0.05, 1, -1)])
+    rows = [*WOMEN, *MEN, (0.05, 1, -1)]
+    scores = grouped(rows)
     assert scores["unknown"] == 1
     assert list(scores["groups"]) == ["female", "male"]
     assert scores["overall"]["count"] == 7
-    assert scores["overall"]["auc_ovo_macro"] == pytest.approx(7 / 12)
+    expected = pytest.approx(7 / 12)
+    assert scores["overall"]["auc_ovo_macro"] == expected
     expected = pytest.approx((7 / 12) / (1 + 5 / 12 + 1 / 12))
     assert scores["es_auc_ovo_macro"] == expected
 
 
 def test_a_group_of_one_class_is_shown_with_its_count_and_takes_no_part():
-    scores = grouped([*WOMEN, *MEN, (0.2, 0, 2), (0.4, 0, 2)], ["female", "male", "other"])
+    rows = [*WOMEN, *MEN, (0.2, 0, 2), (0.4, 0, 2)]
+    values = ["female", "male", "other"]
+    scores = grouped(rows, values)
     other = scores["groups"]["other"]
     result = (other["count"], other["auc_ovo_macro"], other["accuracy"])
     assert result == (2, None, 1)
     assert other["small"]
     assert other["reason"] == "2 images, fewer than 30; no image of class 1"
-    assert scores["between"]["auc_ovo_macro"]["worst"]["group"] == "male"
+    result = scores["between"]["auc_ovo_macro"]["worst"]["group"]
+    assert result == "male"
     assert scores["between"]["auc_ovo_macro"]["gap"] == 0.5
     overall = scores["overall"]["auc_ovo_macro"]
     expected = pytest.approx(overall / (1 + abs(overall - 1) + abs(overall - 0.5)))
@@ -79,14 +88,17 @@ def test_a_group_of_one_class_is_shown_with_its_count_and_takes_no_part():
 
 
 def test_a_value_nobody_has_is_shown_with_no_image():
-    nobody = grouped(WOMEN + MEN, ["female", "male", "other"])["groups"]["other"]
+    rows = WOMEN + MEN
+    values = ["female", "male", "other"]
+    nobody = grouped(rows, values)["groups"]["other"]
     assert nobody["count"] == 0
     assert nobody["accuracy"] is None
     assert nobody["small"]
-    assert (
-        grouped(WOMEN + MEN, ["female", "male", "other"])["between"]
-        == grouped(WOMEN + MEN)["between"]
-    )
+    rows = WOMEN + MEN
+    values = ["female", "male", "other"]
+    result = grouped(rows, values)["between"]
+    rows = WOMEN + MEN
+    assert result == grouped(rows)["between"]
 
 
 @pytest.mark.parametrize("rows", [WOMEN, [*WOMEN, (0.5, 1, 1)]])
@@ -98,7 +110,9 @@ def test_with_one_defined_group_there_is_nothing_to_compare(rows):
 
 
 def test_no_image_at_all_gives_no_number():
-    scores = group_scores(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int), ["female", "male"])
+    logits = np.zeros((0, 2))
+    groups = np.zeros(0, int)
+    scores = group_scores(logits, np.zeros(0, int), groups, ["female", "male"])
     assert scores["es_auc_ovo_macro"] is None
     assert scores["unknown"] == 0
 
@@ -106,13 +120,17 @@ def test_no_image_at_all_gives_no_number():
 def test_a_group_is_small_below_thirty_images_and_says_so():
     balanced = [(0.9, 1, 0), (0.1, 0, 0)] * 15
     assert grouped(balanced)["groups"]["female"]["small"] is False
-    assert grouped(balanced)["groups"]["female"]["reason"] == ""
-    result = grouped(balanced[:-1])["groups"]["female"]["reason"]
+    result = grouped(balanced)["groups"]["female"]["reason"]
+    assert result == ""
+    rows = balanced[:-1]
+    result = grouped(rows)["groups"]["female"]["reason"]
     assert result == "29 images, fewer than 30"
 
 
 def test_a_group_without_images_says_that_and_no_list_of_classes():
-    empty = grouped([*WOMEN, *MEN], ["female", "male", "other"])["groups"]["other"]
+    rows = [*WOMEN, *MEN]
+    values = ["female", "male", "other"]
+    empty = grouped(rows, values)["groups"]["other"]
     result = (empty["count"], empty["small"], empty["reason"])
     assert result == (0, True, "no test image")
 
@@ -121,11 +139,10 @@ def test_a_class_that_a_group_lacks_is_named():
     y = np.array([0, 1, 2] * 20 + [0, 1] * 20)
     groups = np.array([0] * 60 + [1] * 40)
     logits = np.zeros((100, 3))
-    assert (
-        group_scores(logits, y, groups, ["a", "b"])["groups"]["b"]["reason"]
-        == "no image of class 2"
-    )
-    scores = group_scores(logits, y, groups, ["a", "b"], classes=["mel", "nv", "df"])
+    result = group_scores(logits, y, groups, ["a", "b"])["groups"]["b"]["reason"]
+    assert result == "no image of class 2"
+    classes = ["mel", "nv", "df"]
+    scores = group_scores(logits, y, groups, ["a", "b"], classes=classes)
     assert scores["groups"]["b"]["reason"] == "no image of df"
     assert scores["groups"]["a"]["reason"] == ""
 
@@ -145,7 +162,8 @@ def test_each_group_has_every_score_of_its_own_images():
     logits = rng.normal(size=(300, 4))
     y = rng.integers(0, 4, 300)
     groups = rng.integers(-1, 3, 300)
-    scores = group_scores(logits, y, groups, ["a", "b", "c"])
+    values = ["a", "b", "c"]
+    scores = group_scores(logits, y, groups, values)
     expected = score(logits[groups == 1], y[groups == 1])
     result = {name: scores["groups"]["b"][name] for name in expected}
     assert result == expected
@@ -155,10 +173,13 @@ def test_each_group_has_every_score_of_its_own_images():
 
 
 def test_equal_groups_cost_nothing_and_distance_always_costs():
-    assert equity_scaled(0.8, {"a": 0.8, "b": 0.8}) == 0.8
+    scores = {"a": 0.8, "b": 0.8}
+    assert equity_scaled(0.8, scores) == 0.8
     expected = pytest.approx(0.8 / 1.2)
-    assert equity_scaled(0.8, {"a": 0.9, "b": 0.7}) == expected
-    assert equity_scaled(None, {"a": 0.9, "b": 0.7}) is None
+    scores = {"a": 0.9, "b": 0.7}
+    assert equity_scaled(0.8, scores) == expected
+    scores = {"a": 0.9, "b": 0.7}
+    assert equity_scaled(None, scores) is None
 
 
 def test_a_calibration_error_is_worst_where_it_is_highest():
@@ -166,7 +187,8 @@ def test_a_calibration_error_is_worst_where_it_is_highest():
     assert (
         spread(column, low=True)["worst"] == {"group": "b", "score": 0.3} == spread(column)["best"]
     )
-    between = grouped(WOMEN + MEN)["between"]["calibration_error_top_label"]
+    rows = WOMEN + MEN
+    between = grouped(rows)["between"]["calibration_error_top_label"]
     assert between["worst"]["score"] > between["best"]["score"]
     assert between["gap"] > 0
 
@@ -177,13 +199,15 @@ def test_the_papers_es_auc_follows_from_its_groups_in_173_of_180_cells():
     items = []
     for _, all_, _, aucs in cells:
         by_group = {g: auc / 100 for g, auc in enumerate(aucs)}
-        items.append(100 * equity_scaled(all_ / 100, by_group))
+        overall = all_ / 100
+        items.append(100 * equity_scaled(overall, by_group))
     off = [
         name
         for (name, _, printed, _), ours in zip(cells, items, strict=True)
         if abs(ours - printed) > 0.25
     ]
-    assert (len(cells), len(off)) == (180, 7)
+    result = (len(cells), len(off))
+    assert result == (180, 7)
     expected = {f"table1 FedOTP {client} ethnicity" for client in ("C1", "C2", "C3")}
     assert set(off) >= expected
 
@@ -192,7 +216,8 @@ def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
     rows = json.loads((VECTORS / "fedheal_table2.json").read_text())["rows"]
     off = []
     for name, domains, average, std in rows:
-        result = across(dict(enumerate(domains)))
+        scores = dict(enumerate(domains))
+        result = across(scores)
         if result != {
             "average": pytest.approx(average, abs=0.0101),
             "std_sample": pytest.approx(std, abs=0.0101),
@@ -205,8 +230,10 @@ def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
 
 
 def test_across_takes_what_there_is_and_nothing_from_one():
-    result = across({"a": 0.2, "b": None, "c": 0.4})
-    assert result == pytest.approx({"average": 0.3, "std_sample": 0.02**0.5})
+    scores = {"a": 0.2, "b": None, "c": 0.4}
+    result = across(scores)
+    expected = pytest.approx({"average": 0.3, "std_sample": 0.02**0.5})
+    assert result == expected
     assert across({"a": 0.2, "b": None}) == across({}) == {"average": None, "std_sample": None}
 
 
@@ -238,14 +265,17 @@ def test_parity_of_two_groups_by_hand():
     assert gaps["demographic_parity_difference"] == expected
     expected = pytest.approx(6 / 15 - 1 / 10)
     assert gaps["equalized_odds_difference"] == expected  # both find 8 of 10
-    assert gaps["average_odds_difference"] == pytest.approx((0 + 0.3) / 2)
+    expected = pytest.approx((0 + 0.3) / 2)
+    assert gaps["average_odds_difference"] == expected
 
 
 def test_parity_of_three_groups_sets_each_against_all_others():
     guess, y, groups = decided(*COUNTS, *OTHERS)
     gaps = parity(guess, y, groups, 2, 3)
-    assert gaps["demographic_parity_difference"] == pytest.approx(0.5 - 4 / 20)
-    assert gaps["equalized_odds_difference"] == pytest.approx(0.8 - 0.3)
+    expected = pytest.approx(0.5 - 4 / 20)
+    assert gaps["demographic_parity_difference"] == expected
+    expected = pytest.approx(0.8 - 0.3)
+    assert gaps["equalized_odds_difference"] == expected
     women = (7 / 15 - 8 / 10) + (7 / 25 - 1 / 10)
     men = (11 / 20 - 4 / 5) + (2 / 20 - 6 / 15)
     others = (12 / 15 - 3 / 10) + (7 / 25 - 1 / 10)
@@ -262,17 +292,21 @@ def test_images_of_an_unknown_group_take_no_part_in_parity():
 def test_a_rate_that_is_not_defined_is_left_out_and_named():
     guess, y, groups = decided(*COUNTS, (2, 0, 1, 5))
     with_healthy = parity(guess, y, groups, 2, 3)
-    assert with_healthy["demographic_parity_difference"] == pytest.approx(1 - 9 / 20)
-    assert with_healthy["equalized_odds_difference"] == pytest.approx(1 - 1 / 10)
+    expected = pytest.approx(1 - 9 / 20)
+    assert with_healthy["demographic_parity_difference"] == expected
+    expected = pytest.approx(1 - 1 / 10)
+    assert with_healthy["equalized_odds_difference"] == expected
     women = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10)
     men = (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
     expected = pytest.approx((abs(women) + abs(men)) / 2 / 2)
     assert with_healthy["average_odds_difference"] == expected
+    logits = np.eye(2)[guess]
+    values = ["female", "male", "other", "nobody"]
     scores = group_scores(
-        np.eye(2)[guess],
+        logits,
         y,
         groups,
-        ["female", "male", "other", "nobody"],
+        values,
         classes=["healthy", "sick"],
     )
     assert scores["undefined_rates"] == [
@@ -298,7 +332,8 @@ def test_equalized_odds_is_that_of_the_rate_that_two_groups_have():
     """Women 4 of 5 and men 1 of 2 are found; only women are healthy, so false positive rates have no range."""
     guess, y, groups = decided((0, 1, 1, 4), (0, 1, 0, 1), (0, 0, 1, 3), (1, 1, 1, 1), (1, 1, 0, 1))
     expected = pytest.approx(0.8 - 0.5)
-    assert parity(guess, y, groups, 2, 2)["equalized_odds_difference"] == expected
+    result = parity(guess, y, groups, 2, 2)["equalized_odds_difference"]
+    assert result == expected
 
 
 def test_more_than_two_classes_take_the_mean_over_each_against_all_others():
@@ -319,7 +354,8 @@ def test_crossed_attributes_have_the_groups_that_have_an_image():
     race = np.array([0, 0, 1, 1, -1, 2])
     sex = np.array([1, 0, 1, 1, 0, -1])
     values = {"race": ["asian", "black", "white"], "sex": ["female", "male"]}
-    groups, names = cross({"race": (race, values["race"]), "sex": (sex, values["sex"])})
+    parts = {"race": (race, values["race"]), "sex": (sex, values["sex"])}
+    groups, names = cross(parts)
     assert names == ["asian x female", "asian x male", "black x male"]
     expected = [1, 0, 2, 2, -1, -1]
     assert groups.tolist() == expected
@@ -327,7 +363,8 @@ def test_crossed_attributes_have_the_groups_that_have_an_image():
 
 def test_crossing_attributes_that_nobody_tells_gives_no_group():
     unknown = np.full(3, -1)
-    groups, names = cross({"race": (unknown, ["asian"]), "sex": (np.zeros(3, int), ["female"])})
+    parts = {"race": (unknown, ["asian"]), "sex": (np.zeros(3, int), ["female"])}
+    groups, names = cross(parts)
     expected = ([-1, -1, -1], [])
     assert (groups.tolist(), names) == expected
 
@@ -355,8 +392,8 @@ def test_patients_of_a_class_count_and_not_their_images():
     patients = np.array([*map(str, range(40)), *["a"] * 10, *["b"] * 10])
     outcome = Patients.of(y, patients).rare(["healthy", "ill"])
     assert outcome == "2 patients of ill"
-    result = Patients.of(y, np.arange(60)).rare(["healthy", "ill"])
-    assert result == ""
+    alone = Patients.of(y, np.arange(60))  # each image is another patient's
+    assert alone.rare(["healthy", "ill"]) == ""
 
 
 def test_the_rarest_of_many_classes_come_first():
@@ -366,7 +403,8 @@ def test_the_rarest_of_many_classes_come_first():
 
 
 def test_an_absent_class_or_label_is_not_the_rarest():
-    assert Patients.of(np.array([0] * 40 + [2] * 40)).has_interval
+    y = np.array([0] * 40 + [2] * 40)
+    assert Patients.of(y).has_interval
     labels = np.array([[1, 0]] * 20 + [[0, 0]] * 20)
     result = Patients.of(labels).rare(["a", "b"])
     assert result == ""
@@ -380,5 +418,8 @@ def test_labels_need_patients_with_and_without_them():
 
 
 def test_patients_of_two_test_sets_are_added_class_by_class():
-    both = Patients.of(np.array([0, 0, 1])) + Patients.of(np.array([0, 1, 2]))
-    assert (both.count, both.by_class.tolist()) == (6, [3, 2, 1])
+    patients = Patients.of(np.array([0, 0, 1]))
+    others = Patients.of(np.array([0, 1, 2]))
+    both = patients + others
+    result = (both.count, both.by_class.tolist())
+    assert result == (6, [3, 2, 1])

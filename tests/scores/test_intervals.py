@@ -65,10 +65,12 @@ def test_each_interval_has_the_score_that_it_is_of():
 
 def test_one_patient_has_no_interval():
     logits, y = answers()
-    bounds = intervals({"clean": [logits]}, y, np.zeros(60))["clean"]["accuracy"]
+    units = np.zeros(60)
+    bounds = intervals({"clean": [logits]}, y, units)["clean"]["accuracy"]
     result = (bounds["low"], bounds["high"], bounds["units"])
     assert result == (None, None, 1)
-    assert bounds["value"] == score(logits, y)["accuracy"]
+    expected = score(logits, y)["accuracy"]
+    assert bounds["value"] == expected
 
 
 @pytest.mark.parametrize(("ill", "has_interval"), [(1, False), (2, True)])
@@ -77,7 +79,8 @@ def test_one_patient_of_a_class_gives_no_interval_to_scores_that_need_it(ill, ha
     y = np.array([0] * 30 + [1] * ill)
     logits = np.random.default_rng(0).normal(size=(len(y), 2))
     whole = intervals({"clean": [logits]}, y, None, how)["clean"]
-    of_group = group_intervals([logits], y, None, np.zeros(len(y), int), ["all"], how)
+    groups = np.zeros(len(y), int)
+    of_group = group_intervals([logits], y, None, groups, ["all"], how)
     for metric in ("balanced_accuracy", "auc_ovo_macro", "auc_binary", "f1_macro"):
         assert (whole[metric]["low"] is not None) == has_interval
         assert (of_group[metric]["all"]["low"] is not None) == has_interval
@@ -89,19 +92,22 @@ def test_a_group_without_images_or_without_an_auc_has_no_interval():
     logits, y = answers()
     groups = np.where(y == 2, 1, 0)
     groups[:5] = -1
-    bounds = group_intervals([logits], y, None, groups, ["mixed", "one class", "nobody"])
+    values = ["mixed", "one class", "nobody"]
+    bounds = group_intervals([logits], y, None, groups, values)
     assert bounds["auc_ovo_macro"]["mixed"]["low"] is not None
     assert bounds["auc_ovo_macro"]["one class"]["low"] is None
     assert bounds["accuracy"]["one class"]["low"] is not None
     for metric in bounds:
         result = (bounds[metric]["nobody"]["low"], bounds[metric]["nobody"]["units"])
         assert result == (None, 0)
-    assert bounds["accuracy"]["mixed"]["units"] == (groups == 0).sum()
+    result = bounds["accuracy"]["mixed"]["units"]
+    assert result == (groups == 0).sum()
 
 
 def test_groups_that_nobody_is_known_to_be_of_have_none():
     logits, y = answers()
-    bounds = group_intervals([logits], y, None, np.full(60, -1), ["a", "b"])
+    groups = np.full(60, -1)
+    bounds = group_intervals([logits], y, None, groups, ["a", "b"])
     result = {part["low"] for column in bounds.values() for part in column.values()}
     assert result == {None}
 
@@ -110,10 +116,12 @@ def test_no_image_gives_no_interval():
     none = np.zeros((0, 3))
     outcome = intervals({"clean": [none]}, np.zeros(0, int), None)
     assert outcome == {}
-    result = group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"])
+    groups = np.zeros(0, int)
+    result = group_intervals([none], np.zeros(0, int), None, groups, ["a"])
     assert result == {}
 
 
 def test_a_percentile_interval_leaves_out_a_fortieth_at_each_end():
-    result = bootstrap.interval(np.linspace(0, 1, 1001))
+    values = np.linspace(0, 1, 1001)
+    result = bootstrap.interval(values)
     assert result == pytest.approx((0.025, 0.975))

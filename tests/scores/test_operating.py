@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hospitals import HOSPITALS, prepared, write_hospitals
 from sklearn.metrics import roc_curve
+from tables_of_numbers import rows as number_rows
 from typer.testing import CliRunner
 
 import fedcli
@@ -31,7 +32,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dataset(work):
-    return prepared(write_hospitals(work / "raw", count=72), work)
+    raw = write_hospitals(work / "raw", count=72)
+    return prepared(raw, work)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +54,9 @@ def typed(*words):
 
 def test_an_image_at_the_threshold_is_called_positive():
     point = OperatingPoint("ill", "youden", 0.5, images=10)
-    chances = np.array([[0.5, 0.5], [0.6, 0.4], [0.1, 0.9]])
-    assert point.decide(chances, ["healthy", "ill"]) == [True, False, True]
+    chances = np.array(number_rows("0.5 0.5; 0.6 0.4; 0.1 0.9"))
+    result = point.decide(chances, ["healthy", "ill"])
+    assert result == [True, False, True]
     result = OperatingPoint("healthy", "youden", 0.55, images=10).decide(
         chances, ["healthy", "ill"]
     )
@@ -71,18 +74,21 @@ def test_a_rule_is_met_on_the_validation_images_themselves(run):
     _alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
     expected = pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
     assert point.threshold == expected
-    assert (point.positive, point.rule, point.images) == ("ill", "sensitivity=0.9", len(images.y))
+    expected = ("ill", "sensitivity=0.9", len(images.y))
+    assert (point.positive, point.rule, point.images) == expected
 
 
 def test_an_image_that_is_foreign_gets_no_decision():
-    point = OperatingPoint("ill", "youden", 0.5, 10, "images", "ab" * 32)
-    chances = np.array([[0.1, 0.9], [0.1, 0.9], [0.8, 0.2]])
+    sha256 = "ab" * 32
+    point = OperatingPoint("ill", "youden", 0.5, 10, "images", sha256)
+    chances = np.array(number_rows("0.1 0.9; 0.1 0.9; 0.8 0.2"))
     files = ["a.png", "ct.dcm", "b.png"]
     foreign = ["", "a DICOM file", ""]
     predicted = Predicted(files, ["healthy", "ill"], chances, [], False, [point], foreign)
     prediction = Prediction(predicted)
     lines = list(csv.DictReader(io.StringIO(prediction.to("csv"))))
-    assert [line["ill at youden"] for line in lines] == ["yes", "", "no"]
+    result = [line["ill at youden"] for line in lines]
+    assert result == ["yes", "", "no"]
     decided = [
         line_written["at"]["ill at youden"]
         for line_written in json.loads(prediction.to("json"))["predictions"]
@@ -125,7 +131,8 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients,
     expected = [point for point in written["operating_points"] if point["rule"] == "youden"]
     assert by_rule["operating_points"] == expected
     frame = fedcli.predict(run, files, rule=["youden"]).to_frame()
-    assert list(frame["ill at youden"]) == [row["ill at youden"] for row in rows]
+    expected = [row["ill at youden"] for row in rows]
+    assert list(frame["ill at youden"]) == expected
 
 
 def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
@@ -151,7 +158,9 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
 
 def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
     opened = open_run(run.path)
-    nothing = clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
+    logits = np.zeros((0, 2))
+    client = np.zeros(0)
+    nothing = clinical.Seen(logits, np.zeros(0, np.int64), {}, client)
     monkeypatch.setattr(
         operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)]
     )
@@ -159,16 +168,19 @@ def test_a_client_without_validation_images_is_predicted_for_without_thresholds(
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
     assert points(opened, HOSPITALS[0]) == []
-    assert warned == [
+    expected = [
         f"no operating points: {HOSPITALS[0]} has no validation images that could choose its thresholds"
     ]
+    assert warned == expected
     with pytest.raises(UsageError, match="has no validation images"):
         points(opened, HOSPITALS[0], ["ill"], ["youden"])
 
 
 def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
     opened = open_run(run.path)
-    none = clinical.Seen(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64))
+    logits = np.zeros((3, 2))
+    client = np.zeros(3, np.int64)
+    none = clinical.Seen(logits, np.zeros(3, np.int64), {}, client)
     monkeypatch.setattr(clinical, "validation", lambda *_: none)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
@@ -183,4 +195,5 @@ def test_a_rule_is_read_as_it_is_recorded_and_other_texts_are_refused():
         assert result == rule
     for text in ("cost=5", "sensitivity=1", "sensitivity=x", "specificity", "youden=1", "cost=inf"):
         with pytest.raises(UsageError, match="is none"):
-            clinical.rule_of(text, recorded=text == "cost=inf")
+            recorded = text == "cost=inf"
+            clinical.rule_of(text, recorded=recorded)

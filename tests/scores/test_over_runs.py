@@ -21,7 +21,8 @@ def test_worst_and_gap_are_of_the_means_over_rounds():
     expected = pytest.approx((0.5 + 0.7) / 2)
     assert lies["worst group in each round"].mean == expected
     assert lies["gap"].std == pytest.approx(0.05)  # of the rounds
-    assert lies["gap"].alone().mean == lies["gap"].last
+    result = lies["gap"].alone().mean
+    assert result == lies["gap"].last
 
 
 def test_where_low_is_good_the_worst_is_the_highest():
@@ -44,9 +45,11 @@ def test_over_runs_each_group_is_averaged_first():
 
 
 def test_a_group_that_some_run_lacks_takes_no_part():
-    alone = views.between({**SECOND, "x": Score([0.1, 0.1], [1, 2])}, low=False)
+    column = {**SECOND, "x": Score([0.1, 0.1], [1, 2])}
+    alone = views.between(column, low=False)
     both = [views.between(FIRST, low=False)["gap"], alone["gap"]]
     expected = pytest.approx((0.75 + 0.9) / 2 - (0.7 + 0.6) / 2)
     assert mean_of(both) == expected
-    result = mean_of([views.between({"f": FIRST["f"]}, low=False)["gap"]])
+    column = {"f": FIRST["f"]}
+    result = mean_of([views.between(column, low=False)["gap"]])
     assert result is None

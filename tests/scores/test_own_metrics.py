@@ -94,7 +94,8 @@ def test_a_function_sees_the_groups_and_is_none_where_there_is_one(
     text = FILE.replace('("f", "m")', '("female", "male")')
     scores = scored(scores_of, a_run(tmp_path), f"{written(tmp_path, text, 'own.py')}:gap_cost")
     gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
-    assert scores.versions["clean"]["gap_cost"].last == pytest.approx(gap)
+    result = scores.versions["clean"]["gap_cost"].last
+    assert result == pytest.approx(gap)
     assert scores.groups["sex"]["clean"]["gap_cost"]["male"].last is None
     assert better_low("gap_cost")
     assert not better_low("share_right")
@@ -158,14 +159,14 @@ def test_where_there_is_no_metric_of_ones_own_it_is_refused(path):
     ):
         check_names([f"{path}:share_right"])
     with pytest.raises(UsageError, match="--metric and --engine exclude each other"):
-        fedcli.evaluate("run", metric=[f"{path}:share_right"], engine="socket:x")
+        metric = [f"{path}:share_right"]
+        fedcli.evaluate("run", metric=metric, engine="socket:x")
 
 
 def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
     monkeypatch.setattr(intervals, "RESAMPLES", 5)
-    clients = fedcli.partition(
-        fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path
-    )
+    options = fedcli.prepare("phantom", size=8, work=tmp_path)
+    clients = fedcli.partition(options, by="site", work=tmp_path)
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
     metric = [f"{path}:share_right", "accuracy"]
     report = fedcli.report(run, metric=metric, by=["sex"], work=tmp_path)
@@ -182,6 +183,7 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
     page = re.sub(r"<wbr>|&[a-z]+;", "", report.to("html"))
     assert "share right" in page
     evaluated = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
-    assert evaluated.manifest.options["metrics"]["share_right"]["file"] == "own.py"
+    result = evaluated.manifest.options["metrics"]["share_right"]["file"]
+    assert result == "own.py"
     assert evaluated.path == report.scores[0]
     assert str(tmp_path) not in evaluated.path.read_text(encoding="utf-8")

@@ -24,7 +24,8 @@ def answered(right):
 def test_p_of_a_gap_agrees_with_scipys_permutation_test():
     right = np.random.default_rng(0).random(N) < np.where(SEX == 1, 0.65, 0.85)
     y, logits = answered(right)
-    test = permutation.gaps(logits, y, np.arange(N), GROUPS["sex"], ["accuracy"])["accuracy"]
+    units = np.arange(N)
+    test = permutation.gaps(logits, y, units, GROUPS["sex"], ["accuracy"])["accuracy"]
     expected = pytest.approx(abs(right[SEX == 0].mean() - right[SEX == 1].mean()))
     assert test["gap"] == expected
     other = stats.permutation_test(
@@ -34,7 +35,8 @@ def test_p_of_a_gap_agrees_with_scipys_permutation_test():
         n_resamples=4999,
         rng=np.random.default_rng(1),
     )
-    assert test["p"] == pytest.approx(other.pvalue, abs=0.01)
+    expected = pytest.approx(other.pvalue, abs=0.01)
+    assert test["p"] == expected
     assert test["p"] < 0.05
 
 
@@ -79,22 +81,26 @@ def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
     )  # a third of the patients fail on the first side alone
     y = np.zeros(N, int)
     logits = np.eye(2)[np.where(right, 0, 1)]
-    test = permutation.gaps(logits, y, UNITS, (side, ["l", "r"]), ["accuracy"])["accuracy"]
-    assert test["gap"] == pytest.approx(1 / 3)
+    grouping = (side, ["l", "r"])
+    test = permutation.gaps(logits, y, UNITS, grouping, ["accuracy"])["accuracy"]
+    expected = pytest.approx(1 / 3)
+    assert test["gap"] == expected
     assert test["p"] == pytest.approx(0.001)
     fails = np.repeat(
         np.arange(N // 2) % 3 == 0, 2
     )  # both images of a third fail: no deal changes the gap of none
-    same = permutation.gaps(
-        np.eye(2)[fails.astype(int)], y, UNITS, (side, ["l", "r"]), ["accuracy"]
-    )["accuracy"]
+    grouping = (side, ["l", "r"])
+    same = permutation.gaps(np.eye(2)[fails.astype(int)], y, UNITS, grouping, ["accuracy"])[
+        "accuracy"
+    ]
     assert same["gap"] == 0
     assert same["p"] == 1
 
 
 def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm():
     right = ~((SEX == 1) & (AGE == 2)) | (np.arange(N) % 5 == 0)
-    lines = permutation.subgroups(right, np.arange(N), GROUPS)
+    units = np.arange(N)
+    lines = permutation.subgroups(right, units, GROUPS)
     result = (lines[0]["attribute"], lines[0]["group"])
     assert result == ("age*sex", "c x m")
     assert lines[0]["p_holm"] < 0.05
@@ -108,13 +114,16 @@ def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm()
 
 def test_a_subgroup_of_many_images_of_few_patients_is_not_tested():
     """The crossed groups have 40 images each, of 20 patients."""
-    lines = permutation.subgroups(np.arange(N) % 5 > 0, UNITS, GROUPS)
+    right = np.arange(N) % 5 > 0
+    lines = permutation.subgroups(right, UNITS, GROUPS)
     tested = {line["attribute"]: line["images"] for line in lines}
-    assert tested == {"sex": N // 2, "age": N // 3}
+    expected = {"sex": N // 2, "age": N // 3}
+    assert tested == expected
 
 
 def test_without_a_difference_no_subgroup_is_named_significant():
-    lines = permutation.subgroups(np.arange(N) // 12 % 4 > 0, UNITS, GROUPS)
+    right = np.arange(N) // 12 % 4 > 0
+    lines = permutation.subgroups(right, UNITS, GROUPS)
     result = min(line["p_holm"] for line in lines)
     assert result > 0.05
 
@@ -122,7 +131,8 @@ def test_without_a_difference_no_subgroup_is_named_significant():
 def test_the_smallest_gap_is_found_with_a_power_of_80_percent():
     gap = power.smallest_gap(200, 120, 0.8)
     effect = gap / np.sqrt(0.8 * 0.2)
-    result = NormalIndPower().power(effect, 200, 0.05, ratio=120 / 200)
+    ratio = 120 / 200
+    result = NormalIndPower().power(effect, 200, 0.05, ratio=ratio)
     assert result == pytest.approx(0.8, abs=1e-3)
     assert power.smallest_gap(2, 2, 0.8) is None
     assert power.smallest_gap(0, 5, 0.8) is None

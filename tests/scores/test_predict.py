@@ -41,9 +41,9 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def clients(work):
-    return fedcli.partition(
-        prepared(write_hospitals(work / "raw", count=48), work), by=["hospital"], work=work
-    )
+    raw = write_hospitals(work / "raw", count=48)
+    options = prepared(raw, work)
+    return fedcli.partition(options, by=["hospital"], work=work)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,8 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     folder.mkdir()
     Image.new("RGB", (20, 12), (200, 100, 50)).save(folder / "good.png")
     (folder / "torn.png").write_bytes(b"\x89PNG")
-    write_slice(folder / "slice.dcm", np.full((9, 9), 40, np.int16))
+    stored = np.full((9, 9), 40, np.int16)
+    write_slice(folder / "slice.dcm", stored)
     (folder / "empty.dcm").write_bytes(b"")
     (folder / "note.txt").write_text("no image")
     ended = typed("predict", run, folder, "--format", "json", "--out", tmp_path / "p.json")
@@ -107,7 +108,8 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
         assert sum(line["probabilities"].values()) == pytest.approx(1)
     assert "1 file is no image, such as note.txt" in ended.stderr
     rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
-    assert rows[0][-3:] == ["class", "foreign", "unreadable"]
+    result = rows[0][-3:]
+    assert result == ["class", "foreign", "unreadable"]
     assert len(rows) == 2
     rows = list(csv.DictReader(io.StringIO(typed("predict", run, folder).stdout)))
     result = {row["file"]: row["unreadable"] for row in rows if row["unreadable"]}
@@ -169,9 +171,8 @@ def test_a_link_out_of_a_folder_is_listed_and_a_link_that_is_named_is_read(run, 
     predicted = fedcli.predict(run, [folder, folder / "link.png"]).predicted
     expected = [str(folder / "own.png"), str(folder / "link.png")]
     assert predicted.files == expected
-    assert predicted.unreadable == [
-        (str(folder / "link.png"), "is a link that leads out of the folder")
-    ]
+    expected = [(str(folder / "link.png"), "is a link that leads out of the folder")]
+    assert predicted.unreadable == expected
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
@@ -229,7 +230,8 @@ def test_a_model_is_written_with_its_sidecar_agrees_with_predict_and_names_no_pl
         "ill",
     ]
     assert sidecar["input"]["shape"][0] == "batch"
-    assert ended.stdout.strip() == str(folder / sidecar["file"])
+    expected = str(folder / sidecar["file"])
+    assert ended.stdout.strip() == expected
     for path in folder.iterdir():
         parts = [path.read_bytes()]
         if zipfile.is_zipfile(path):
@@ -256,8 +258,10 @@ def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work,
     )
     assert ended.exit_code == 0, ended.stderr
     assert prediction.predicted.chances.shape == (2, 2), ended.stderr
-    plain = models.build("cnn", models.Inputs(3, 2, 8), seed=0).state_dict()
-    assert load_file(tmp_path / "out.safetensors").keys() == plain.keys()
+    inputs = models.Inputs(3, 2, 8)
+    plain = models.build("cnn", inputs, seed=0).state_dict()
+    result = load_file(tmp_path / "out.safetensors").keys()
+    assert result == plain.keys()
 
 
 @pytest.mark.parametrize("kind", model_file.FORMATS)
@@ -274,10 +278,13 @@ def test_those_who_may_read_other_files_may_read_a_model(run, tmp_path, kind):
 def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
     line = "export", run, "-o", tmp_path / "m.safetensors"
     ended = typed(*line)
-    assert ended.stdout == f"{tmp_path / 'm.safetensors'}\n"
+    expected = f"{tmp_path / 'm.safetensors'}\n"
+    assert ended.stdout == expected
     assert f"{tmp_path / 'm.json'}" in ended.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors", "m.json"}
-    assert json.loads((tmp_path / "m.json").read_text())["file"] == "m.safetensors"
+    result = {path.name for path in tmp_path.iterdir()}
+    assert result == {"m.safetensors", "m.json"}
+    result = json.loads((tmp_path / "m.json").read_text())["file"]
+    assert result == "m.safetensors"
     assert "m.safetensors is there already" in typed(*line).stderr
     (tmp_path / "m.safetensors").unlink()  # as after a kill between the two
     assert typed(*line).exit_code == 0
@@ -336,13 +343,13 @@ def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one
     sidecar = json.loads((exported("onnx")[1] / "model.json").read_text())
     assert sidecar["operating_points"] is None
     assert sidecar["decision"].startswith("no threshold was chosen")
-    point = OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108, "images", "ab" * 32)
+    sha256 = "ab" * 32
+    point = OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108, "images", sha256)
     monkeypatch.setattr(model_file, "points", lambda *_: [point])
     opened = open_run(run.path)
     written = exported("onnx")[1] / "model.onnx"
-    sidecar = model_file._sidecar(
-        opened, predict.Preprocessing.of(opened), written, "onnx", None, False, 0.0
-    )
+    preprocessing = predict.Preprocessing.of(opened)
+    sidecar = model_file._sidecar(opened, preprocessing, written, "onnx", None, False, 0.0)
     expected = [
         {
             "positive": "ill",
@@ -367,10 +374,12 @@ def test_residual_networks_and_transformers_are_exported_too(
     work, tmp_path, model, format, batch, side
 ):
     """The small network above, which has batch norm too, is tried in every format."""
-    images = prepared(write_hospitals(tmp_path / "raw", count=24), work, size=side)
+    raw = write_hospitals(tmp_path / "raw", count=24)
+    images = prepared(raw, work, size=side)
     clients = fedcli.partition(images, by=["hospital"], work=work)
     trained = fedcli.train("fedavg", clients, rounds=1, model=model, work=work)
-    assert typed("export", trained, "--format", format, "-o", tmp_path / "out").exit_code == 0
+    result = typed("export", trained, "--format", format, "-o", tmp_path / "out").exit_code
+    assert result == 0
     result = json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0]
     assert result == batch
 
@@ -379,7 +388,8 @@ def test_residual_networks_and_transformers_are_exported_too(
 def test_a_network_with_a_normalisation_of_its_own_is_exported(format, tmp_path):
     """It computes the numbers of its normalisation in its first pass and keeps them."""
     transforms.by_channel.cache_clear()
-    net = models.build("efficientnet-lite0", models.Inputs(3, 2, 32), seed=0).eval()
+    inputs = models.Inputs(3, 2, 32)
+    net = models.build("efficientnet-lite0", inputs, seed=0).eval()
     module = model_file.PreparedModel(net, 3).eval()
     path = tmp_path / f"model.{model_file.SUFFIXES[format]}"
     with torch.no_grad(), warnings.catch_warnings():
@@ -470,9 +480,8 @@ def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path,
 def test_a_clients_name_leads_no_export_out_of_its_folder(tmp_path):
     hospitals = ("../../../out", "north\nsouth")
     raw = write_hospitals(tmp_path / "raw", count=48, hospitals=hospitals)
-    clients = fedcli.partition(
-        prepared(raw, tmp_path / "work"), by=["hospital"], work=tmp_path / "work"
-    )
+    options = prepared(raw, tmp_path / "work")
+    clients = fedcli.partition(options, by=["hospital"], work=tmp_path / "work")
     run = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=tmp_path / "work")
     for client, part in zip(hospitals, ("_out", "north_south"), strict=True):
         line = (

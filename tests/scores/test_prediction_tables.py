@@ -9,6 +9,7 @@ from conftest import make_chain
 from made_plans import planned, train
 from nested_scores import staged
 from score_json import group_scores
+from tables_of_numbers import rows as number_rows
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -34,9 +35,8 @@ def scored(folder, logits, y, groups, *, units=None, group="logits/clean"):
             for name, column in groups.items():
                 file[f"group/{name}"] = np.array(column)
 
-    return staged(
-        folder, {"kept_rounds": [9, 10], "attributes": ATTRIBUTES, "versions": {}}, write=write
-    )
+    body = {"kept_rounds": [9, 10], "attributes": ATTRIBUTES, "versions": {}}
+    return staged(folder, body, write=write)
 
 
 def random_answers(n=300, classes=2):
@@ -49,14 +49,18 @@ def random_answers(n=300, classes=2):
 
 
 def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
-    logits = np.log(np.array([[0.25, 0.75], [0.5, 0.5], [0.125, 0.875]]))
-    groups = {"sex": [1, -1, 0], "site": [2, 0, -1]}
-    path, other = to_csv(
-        scored(tmp_path / "scores", logits, [1, 0, 1], groups, units=["p", "p", "q"])
-    )
+    logits = np.log(np.array(number_rows("0.25 0.75; 0.5 0.5; 0.125 0.875")))
+    sex = [1, -1, 0]
+    site = [2, 0, -1]
+    groups = {"sex": sex, "site": site}
+    units = ["p", "p", "q"]
+    folder = tmp_path / "scores"
+    scores = scored(folder, logits, [1, 0, 1], groups, units=units)
+    path, other = to_csv(scores)
     assert path == tmp_path / "scores" / "predictions.csv"
     head, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-    assert head == ["id", "unit", "label", "prob_0", "prob_1", "sex", "site"]
+    expected = ["id", "unit", "label", "prob_0", "prob_1", "sex", "site"]
+    assert head == expected
     result = [line[:3] + line[5:] for line in lines]
     expected = [
         ["é0", "p", "1", "male", "west"],
@@ -65,21 +69,25 @@ def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
     ]
     assert result == expected
     head, *binary = csv.reader(io.StringIO(other.read_text(encoding="utf-8")))
-    assert head == ["id", "unit", "y_true", "y_pred", "y_score", "sex", "site"]
+    expected = ["id", "unit", "y_true", "y_pred", "y_score", "sex", "site"]
+    assert head == expected
     result = [line[2:4] for line in binary]
-    assert result == [
+    expected = [
         ["1", "1"],
         ["0", "0"],
         ["1", "1"],
-    ]  # of equal chances the first class
-    assert [line[4] for line in binary] == [line[4] for line in lines]
+    ]
+    assert result == expected  # of equal chances the first class
+    expected = [line[4] for line in lines]
+    assert [line[4] for line in binary] == expected
     result = [[*map(float, line[3:5])] for line in lines]
     assert result == probabilities(logits).tolist()  # every digit
 
 
 def test_where_every_client_answers_for_itself_there_is_no_one_table(tmp_path):
     logits, y, groups = random_answers()
-    path = scored(tmp_path / "scores", logits, y, groups, group="clients/0/logits/clean")
+    folder = tmp_path / "scores"
+    path = scored(folder, logits, y, groups, group="clients/0/logits/clean")
     with pytest.raises(FedcliError, match="no one answer for an image"):
         to_csv(path)
 
@@ -98,7 +106,9 @@ def fairmedfm(path, capsys, *words):
 
 def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
     logits, y, groups = random_answers()
-    path, _ = to_csv(scored(tmp_path / "scores", logits, y, groups))
+    folder = tmp_path / "scores"
+    scores = scored(folder, logits, y, groups)
+    path, _ = to_csv(scores)
     summary, theirs = fairmedfm(path, capsys)
     for name, values in ATTRIBUTES.items():
         has_group = groups[name] >= 0  # it leaves out images of an unknown group
@@ -129,7 +139,9 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
 def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
     cli = pytest.importorskip("fmm_fairness.cli")
     logits, y, groups = random_answers()
-    _, path = to_csv(scored(tmp_path / "scores", logits, y, groups))
+    folder = tmp_path / "scores"
+    scores = scored(folder, logits, y, groups)
+    _, path = to_csv(scores)
     words = [
         "--protected-attrs",
         "sex,site",
@@ -155,7 +167,9 @@ def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
 
 def test_of_several_classes_it_scores_one_against_all_others(tmp_path, capsys):
     logits, y, groups = random_answers(classes=3)
-    (path,) = to_csv(scored(tmp_path / "scores", logits, y, groups))
+    folder = tmp_path / "scores"
+    scores = scored(folder, logits, y, groups)
+    (path,) = to_csv(scores)
     has_group = groups["sex"] >= 0
     aucs = []
     for c in range(3):
@@ -170,8 +184,10 @@ def fedcli(*words):
 
 
 def test_evaluate_writes_the_table_beside_scores_new_or_old(tmp_path, monkeypatch):
-    plan = planned("fedavg", {}, Training(batch_size=10), rounds=1)
-    run = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=None)
+    training = Training(batch_size=10)
+    plan = planned("fedavg", {}, training, rounds=1)
+    data = make_chain(tmp_path, corrupted=True)
+    run = train(data, plan, work=tmp_path, out=None)
     scores = fedcli("evaluate", run).stdout
     before = {path: path.read_bytes() for path in run.parent.glob("scores/*/*")}
     monkeypatch.setattr(

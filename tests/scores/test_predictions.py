@@ -18,14 +18,16 @@ def scores_of(monkeypatch):
 def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
     run = a_run(tmp_path)
     path = scores_of(run)
-    assert path.parent.parent == tmp_path / "run" / "scores"
+    expected = tmp_path / "run" / "scores"
+    assert path.parent.parent == expected
     with h5py.File(path.parent / "predictions.h5") as file:
         assert sorted(file) == ["group", "id", "logits", "y"]
         result = {version: sorted(rounds) for version, rounds in file["logits"].items()}
-        assert result == {
+        expected = {
             "clean": ["4", "5", "6"],
             "corrupted": ["4", "5", "6"],
         }
+        assert result == expected
         stored = file["logits/corrupted/5"]
         assert stored.dtype == np.float32
         assert (stored[()] == logits_of(run, 5, "corrupted")).all()
@@ -38,27 +40,32 @@ def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
 def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
     units = np.array([f"patient ö{i // 2}" for i in range(90)])
     run = a_run(tmp_path, units=units, own={"south": range(10, 20)})
-    contents = read(scores_of(run).parent / "predictions.h5")
+    path = scores_of(run).parent / "predictions.h5"
+    contents = read(path)
     assert (contents.y == run.data.test["clean"].y.numpy()).all()
     assert contents.y.dtype == np.int64
     assert (contents.unit == units).all()
     assert contents.id[3] == "é3"
     assert (contents.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
     result = {version: list(rounds) for version, rounds in contents.logits.items()}
-    assert result == {
+    expected = {
         "clean": [4, 5, 6],
         "corrupted": [4, 5, 6],
     }
+    assert result == expected
     assert (contents.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
     result = (
         contents.clients,
         {row: rows_tested.tolist() for row, rows_tested in contents.tests.items()},
     )
-    assert result == (
+    expected = (
         {},
         {2: list(range(10, 20))},
     )
-    assert read(scores_of(a_run(tmp_path / "another")).parent / "predictions.h5").unit is None
+    assert result == expected
+    monkeypatch = a_run(tmp_path / "another")
+    path = scores_of(monkeypatch).parent / "predictions.h5"
+    assert read(path).unit is None
 
 
 def test_a_file_that_holds_no_predictions_is_refused(tmp_path):
@@ -88,7 +95,8 @@ CHANGES = [
 @pytest.mark.parametrize(("name", "change", "words"), CHANGES)
 def test_columns_that_cannot_belong_together_are_refused(tmp_path, scores_of, name, change, words):
     own = {"south": range(10, 20)}
-    path = scores_of(a_run(tmp_path, own=own)).parent / "predictions.h5"
+    monkeypatch = a_run(tmp_path, own=own)
+    path = scores_of(monkeypatch).parent / "predictions.h5"
     with h5py.File(path, "r+") as file:
         values = change(file[name][()])
         del file[name]

@@ -25,7 +25,8 @@ def scores_of(monkeypatch):
 @pytest.mark.parametrize("units", [None, PATIENTS])
 def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read([scores_of(a_run(tmp_path, units=units))])
+    path = [scores_of(a_run(tmp_path, units=units))]
+    (scored,) = read(path)
     assert (scored.path.parent / resampled.FILE).exists()
     questions = [
         Where(version, metric=metric)
@@ -43,7 +44,8 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read([scores_of(a_run(tmp_path, units=PATIENTS))])
+    path = [scores_of(a_run(tmp_path, units=PATIENTS))]
+    (scored,) = read(path)
     read_ones = [_last(scored, Where(version), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()
@@ -59,7 +61,8 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
     tmp_path, scores_of, monkeypatch, units
 ):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
+    path = [scores_of(a_run(tmp_path, units=units), by=["sex", "age"])]
+    (scored,) = read(path)
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
     questions = [
         Where(version, "", *group) for group in groups for version in ("clean", "corrupted")
@@ -86,7 +89,8 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(
 
 def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read([scores_of(a_run(tmp_path))])
+    path = [scores_of(a_run(tmp_path))]
+    (scored,) = read(path)
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
     outcome = len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy")))
     assert outcome == 20
@@ -113,7 +117,8 @@ def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
             file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
             file[f"last/clean/{metric}"] = np.zeros(7)
     expected = set(metrics.names(metrics.CLASSES, resampled=True))
-    assert resampled.read(tmp_path)["clean"].keys() == expected
+    result = resampled.read(tmp_path)["clean"].keys()
+    assert result == expected
     with h5py.File(tmp_path / resampled.FILE, "a") as file:
         del file["clean/accuracy"]
     with pytest.raises(

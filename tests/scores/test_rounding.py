@@ -34,7 +34,8 @@ def test_differences_by_rounding_are_none():
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_resampled_difference_of_rounding_lies_on_both_sides_of_zero(sign):
     rest = -np.ones(40), np.ones(1900)
-    exact = bootstrap_p(np.r_[np.zeros(60), *rest], 50)
+    differences = np.r_[np.zeros(60), *rest]
+    exact = bootstrap_p(differences, 50)
     assert bootstrap_p(np.r_[np.full(60, sign * TINY), *rest], 50) == exact == 2 * 101 / 2001
 
 
@@ -44,13 +45,16 @@ def test_ties_of_bca_are_half_on_either_side_whatever_their_last_bit():
     without_one = np.array([0.1, 0.3, 0.9])
     exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], without_one)
     assert bca_interval(high, values, without_one) == pytest.approx(exact)
-    result = bca_interval(low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low]))
-    expected = bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))
+    without = np.array([*THIRDS, *THIRDS, low])
+    result = bca_interval(low, np.linspace(0, 1, 99), without)
+    without = np.full(5, low)
+    expected = bca_interval(low, np.linspace(0, 1, 99), without)
     assert result == expected  # no acceleration by rounding
 
 
 def test_a_gap_that_a_deal_makes_again_counts():
-    result = _p(np.array([THIRDS[0], 0.1]), THIRDS[1])
+    differences = np.array([THIRDS[0], 0.1])
+    result = _p(differences, THIRDS[1])
     assert result == 2 / 3
 
 
@@ -61,9 +65,8 @@ def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
     assert wilcoxon(a, b).p == 1.0
     steps = [2.5e-12 * (1 - 1e-5), 2.5e-12 * (1 + 1e-5), 2.5e-12]  # on both sides of a digit's end
     assert paired_t([0.0] * 3, steps).p is None
-    assert (
-        wilcoxon([0.0] * 3, [-steps[0], steps[1], steps[2]]).statistic == 4.0
-    )  # of ranks 2, 2 and 2
+    result = wilcoxon([0.0] * 3, [-steps[0], steps[1], steps[2]]).statistic
+    assert result == 4.0  # of ranks 2, 2 and 2
 
 
 def brute_force(rule, value, scores, labels):
@@ -97,7 +100,8 @@ def test_thresholds_are_those_of_exact_fractions():
         labels = [0, 1, *draw.integers(0, 2, n - 2).tolist()]
         for rule, value in (("youden", None), ("cost", 0.1), ("cost", 0.3), ("sensitivity", 0.6)):
             exact = brute_force(rule, value, scores, labels)
-            result = threshold_of(rule, value, np.array(scores), np.array(labels))
+            label = np.array(labels)
+            result = threshold_of(rule, value, np.array(scores), label)
             assert result == exact, (
                 rule,
                 scores,
@@ -114,7 +118,8 @@ def test_a_specificity_that_is_reached_to_the_digit_is_reached():
 
 
 def candidate(round, worst, score=0.8):
-    return Candidate(round, score, {"sex": {"f": worst, "m": 0.9}})
+    groups = {"sex": {"f": worst, "m": 0.9}}
+    return Candidate(round, score, groups)
 
 
 @pytest.mark.parametrize("rule", ["worst-group", "dto"])
@@ -132,20 +137,24 @@ def test_only_a_better_round_takes_the_place_of_an_earlier_one():
     low, high = THIRDS
     before = SimpleNamespace(score=low)
     scoring = SimpleNamespace(metric="it")
-    best = Scoring.best(scoring, before, None, {"validation": {"it": high}})
+    scores = {"validation": {"it": high}}
+    best = Scoring.best(scoring, before, None, scores)
     assert best is before
 
 
 def test_groups_that_are_level_but_for_rounding_have_no_gap():
     low, high = THIRDS
-    between = spread({"f": high, "m": low})
+    scores = {"f": high, "m": low}
+    between = spread(scores)
     assert between["worst"]["score"] == between["best"]["score"]
     assert between["gap"] == 0.0
 
 
 def decided_half(n, of_class_0):
     """Images at exactly one half, which are decided for class 0."""
-    return Tally.of(np.zeros((n, 2)), np.repeat([0, 1], [of_class_0, n - of_class_0]))
+    y = np.repeat([0, 1], [of_class_0, n - of_class_0])
+    logits = np.zeros((n, 2))
+    return Tally.of(logits, y)
 
 
 def test_images_at_exactly_one_half_keep_their_decisions():

@@ -22,15 +22,19 @@ def test_every_score_is_scikit_learns():
     chance = chances(LOGITS, Y)
     scores = score(LOGITS, Y)
     decided = chance >= 0.5
-    assert scores["auc_macro"] == pytest.approx(oracle.roc_auc_score(Y, chance, average="macro"))
-    assert scores["average_precision_macro"] == pytest.approx(
-        oracle.average_precision_score(Y, chance, average="macro")
-    )
-    assert scores["f1_macro"] == pytest.approx(oracle.f1_score(Y, decided, average="macro"))
-    assert scores["exact_match_accuracy"] == pytest.approx(oracle.accuracy_score(Y, decided))
-    assert scores["hamming_accuracy"] == pytest.approx(1 - oracle.hamming_loss(Y, decided))
+    expected = pytest.approx(oracle.roc_auc_score(Y, chance, average="macro"))
+    assert scores["auc_macro"] == expected
+    expected = pytest.approx(oracle.average_precision_score(Y, chance, average="macro"))
+    assert scores["average_precision_macro"] == expected
+    expected = pytest.approx(oracle.f1_score(Y, decided, average="macro"))
+    assert scores["f1_macro"] == expected
+    expected = pytest.approx(oracle.accuracy_score(Y, decided))
+    assert scores["exact_match_accuracy"] == expected
+    expected = pytest.approx(1 - oracle.hamming_loss(Y, decided))
+    assert scores["hamming_accuracy"] == expected
     balanced = [oracle.balanced_accuracy_score(Y[:, k], decided[:, k]) for k in range(4)]
-    assert scores["balanced_accuracy_macro"] == pytest.approx(np.mean(balanced))
+    expected = pytest.approx(np.mean(balanced))
+    assert scores["balanced_accuracy_macro"] == expected
     assert scores["count"] == N
     assert scores["classes_missing"] == []
     for k, label in enumerate(of_labels(LOGITS, Y)):
@@ -66,7 +70,8 @@ def test_a_label_that_all_or_no_images_have_is_left_out_and_named():
 
 def test_logits_that_are_not_finite_are_refused():
     with pytest.raises(FedcliError, match="1 of 90 images got logits that are not finite"):
-        score(np.where(np.arange(N)[:, None] == 5, np.nan, LOGITS), Y)
+        logits = np.where(np.arange(N)[:, None] == 5, np.nan, LOGITS)
+        score(logits, Y)
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -85,7 +90,8 @@ def test_a_resample_has_the_scores_of_its_images(unknown):
         )
     by_group = bootstrap(LOGITS, y, patients, resamples=5, seed=1, groups=SEX)
     again = np.repeat(np.arange(N), times[0] * (SEX == 1))
-    assert by_group["auc_macro"][0, 1] == pytest.approx(score(LOGITS[again], y[again])["auc_macro"])
+    expected = pytest.approx(score(LOGITS[again], y[again])["auc_macro"])
+    assert by_group["auc_macro"][0, 1] == expected
 
 
 def test_groups_are_compared_by_the_same_scores_and_each_label_by_its_decisions():
@@ -101,16 +107,19 @@ def test_groups_are_compared_by_the_same_scores_and_each_label_by_its_decisions(
     assert scores["es_auc_ovo_macro"] is None
     assert "accuracy" not in scores["between"]
     selected = [(LOGITS[SEX == g] >= 0).mean(0) for g in range(2)]
-    labels = label_scores({"clean": [[LOGITS]]}, Y, list("abcd"), {"sex": (SEX, ["f", "m"])})[
-        "clean"
-    ]
+    groupings = {"sex": (SEX, ["f", "m"])}
+    logits = {"clean": [[LOGITS]]}
+    labels = label_scores(logits, Y, list("abcd"), groupings)["clean"]
     differences = [labels[name]["groups"]["sex"]["differences"][PARITY[0]] for name in "abcd"]
     expected = pytest.approx(np.abs(selected[0] - selected[1]).tolist())
     assert differences == expected
     expected = pytest.approx(np.mean(differences))
-    assert scores[f"{PARITY[0]}_ovr_macro"] == expected
-    assert labels["a"]["images"] == Y[:, 0].sum()
-    assert labels["a"]["auc"]["last"] == of_labels(LOGITS, Y)[0]["auc"]
+    result = scores[f"{PARITY[0]}_ovr_macro"]
+    assert result == expected
+    expected = Y[:, 0].sum()
+    assert labels["a"]["images"] == expected
+    expected = of_labels(LOGITS, Y)[0]["auc"]
+    assert labels["a"]["auc"]["last"] == expected
 
 
 def test_a_group_without_an_auc_of_some_label_is_small():
@@ -133,4 +142,5 @@ def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_sco
     assert both["auc"]["last"] == expected
     gaps = [label_of_one["groups"]["sex"]["between"]["gap"] for label_of_one in alone]
     expected = pytest.approx(np.mean(gaps))
-    assert both["groups"]["sex"]["between"]["gap"] == expected
+    result = both["groups"]["sex"]["between"]["gap"]
+    assert result == expected

@@ -38,8 +38,10 @@ def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrup
 ):
     levels = evaluated.body["severities"]["gaussian-noise"]
     assert not published_schema.errors(evaluated)
-    assert levels["3"]["scores"] == evaluated.body["versions"]["corrupted"]
-    assert levels["3"]["intervals"] == evaluated.body["intervals"]["corrupted"]
+    expected = evaluated.body["versions"]["corrupted"]
+    assert levels["3"]["scores"] == expected
+    expected = evaluated.body["intervals"]["corrupted"]
+    assert levels["3"]["intervals"] == expected
     expected = evaluated.body["groups"]["sex"]["corrupted"]
     assert levels["3"]["groups"]["sex"] == expected
     assert levels["1"]["scores"] != levels["3"]["scores"]
@@ -58,7 +60,8 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(evalu
         ("contrast", "3"): (False, False),
     }
     assert in_training == expected
-    (table,) = single_runs.by_severity([("", RunScores.read(evaluated.path))])
+    runs = [("", RunScores.read(evaluated.path))]
+    (table,) = single_runs.by_severity(runs)
     result = [row[:3] for row in texts(table)]
     expected = [
         ["clean", "-", "-"],
@@ -79,26 +82,30 @@ def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answ
     plain = fedcli.evaluate(run, by=["sex"])
     assert "severities" not in plain.body
     assert plain.path != evaluated.path
+    expected = plain.body["versions"]["clean"]["count"]
     assert (
         next(iter(RunScores.read(evaluated.path).part().overall["contrast 1"].values())).count
-        == plain.body["versions"]["clean"]["count"]
+        == expected
     )
+    out = tmp_path / "s"
     again = fedcli.evaluate(
         run,
         by=["sex"],
         corrupt=["gaussian-noise", "contrast"],
         severity=["3", "1"],
-        out=tmp_path / "s",
+        out=out,
     )
     assert again.body == evaluated.body
-    assert manifest.read(again.path).options == manifest.read(evaluated.path).options
+    expected = manifest.read(evaluated.path).options
+    assert manifest.read(again.path).options == expected
 
 
 def test_a_range_is_each_severity_and_none_is_all_five(run):
     result = asked(["shot"], ["1..3", "2-4"], run.path)
     expected = [("shot-noise", n) for n in (1, 2, 3, 4)]
     assert result == expected
-    assert asked([], ["2"], run.path) == [("gaussian-noise", 2)]
+    result = asked([], ["2"], run.path)
+    assert result == [("gaussian-noise", 2)]
     result = [n for _, n in asked(["contrast"], [], run.path)]
     assert result == [1, 2, 3, 4, 5]
     assert asked([], [], run.path) == []
@@ -121,7 +128,8 @@ def test_what_cannot_be_is_refused_before_anything_is_scored(run, kinds, levels,
 
 
 def test_a_severity_without_a_kind_needs_a_corrupted_run(run, tmp_path):
-    partition = manifest.parent(manifest.parent(run.path, "corruption"), "partition")
+    path = manifest.parent(run.path, "corruption")
+    partition = manifest.parent(path, "partition")
     clean = fedcli.train("fedavg", partition, rounds=1, work=tmp_path)
     with pytest.raises(UsageError, match="--severity is about a corruption"):
         asked([], ["3"], clean.path)
@@ -140,7 +148,8 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     assert not published_schema.errors(evaluated)
     assert list(success) == ["patched", "unpatched"]
     scores = RunScores.read(evaluated.path)
-    (table,) = single_runs.by_severity([("", scores)])
+    runs = [("", scores)]
+    (table,) = single_runs.by_severity(runs)
     assert table.title == "Success of the backdoor"
     assert 0 <= success["patched"]["last"] <= 1
     assert (
@@ -152,18 +161,23 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
 def test_a_backdoor_has_no_success_where_all_test_images_are_of_its_target(tmp_path):
     """An empty cell, as of any score without images, so that its file can be read."""
     logits = np.array([[0.0, 1.0], [1.0, 0.0]])
-    result = success([logits], np.array([True, True]), target=1)
+    others = np.array([True, True])
+    result = success([logits], others, target=1)
     assert result == 0.5
-    result = success([logits], np.array([False, True]), target=1)
+    others = np.array([False, True])
+    result = success([logits], others, target=1)
     assert result == 0.0
-    none = success([logits], np.array([False, False]), target=1)
+    others = np.array([False, False])
+    none = success([logits], others, target=1)
     where = table.Where("patched", metric="attack_success")
     table.write(tmp_path / "scores.csv", {where: table.Score([none], [1], 0)})
-    assert table.read(tmp_path / "scores.csv")[where].values == [None]
+    result = table.read(tmp_path / "scores.csv")[where].values
+    assert result == [None]
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_no_number_is_an_empty_cell(number, tmp_path):
     where = table.Where("clean", metric="accuracy")
     table.write(tmp_path / "scores.csv", {where: table.Score([0.5, number], [1, 2], 3)})
-    assert table.read(tmp_path / "scores.csv")[where].values == [0.5, None]
+    result = table.read(tmp_path / "scores.csv")[where].values
+    assert result == [0.5, None]

@@ -41,20 +41,14 @@ def test_the_papers_groups_are_those_of_a_training_fold():
 @pytest.mark.parametrize("row", PAPER["rows"], ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_row_of_the_papers_table_is_the_means_of_its_groups(row):
     recall_by_group = dict(zip(GROUPS, row[2:5], strict=True))
-    means = group_means(np.array([recall_by_group[group] for group in FOLD]), FOLD)
+    recall = np.array([recall_by_group[group] for group in FOLD])
+    means = group_means(recall, FOLD)
     expected = pytest.approx(row[2:5])
     assert [means[name] for name in GROUPS] == expected
     expected = pytest.approx(row[5:], abs=0.05)
     assert [means["all"], means["balanced_accuracy"]] == expected
-    assert (
-        abs(
-            group_means(np.array([recall_by_group[group] for group in WHOLE]), WHOLE)[
-                "balanced_accuracy"
-            ]
-            - row[6]
-        )
-        > 0.5
-    )
+    recall = np.array([recall_by_group[group] for group in WHOLE])
+    assert abs(group_means(recall, WHOLE)["balanced_accuracy"] - row[6]) > 0.5
 
 
 def test_the_thresholds_themselves_are_medium():
@@ -69,9 +63,13 @@ def test_the_thresholds_themselves_are_medium():
 
 
 def test_a_class_without_a_test_image_is_left_out_and_an_empty_group_too():
-    means = group_means(np.array([0.5, np.nan, 0.9, np.nan]), ["head", "head", "tail", "medium"])
-    assert means == {"head": 0.5, "medium": None, "tail": 0.9, "all": 0.7, "balanced_accuracy": 0.7}
-    nothing = group_means(np.full(2, np.nan), ["head", "tail"])
+    recall = np.array([0.5, np.nan, 0.9, np.nan])
+    groups = ["head", "head", "tail", "medium"]
+    means = group_means(recall, groups)
+    expected = {"head": 0.5, "medium": None, "tail": 0.9, "all": 0.7, "balanced_accuracy": 0.7}
+    assert means == expected
+    recall = np.full(2, np.nan)
+    nothing = group_means(recall, ["head", "tail"])
     assert set(nothing.values()) == {None}
 
 
@@ -80,10 +78,13 @@ def test_every_class_counts_once_in_its_group_whatever_its_images():
     logits = np.eye(4)[[0] * 6 + [1, 2, 1, 0, 2, 2]]  # [12, 4]; class 3 has no image
     expected = pytest.approx([0.75, 0.5, 1.0, np.nan], nan_ok=True)
     assert recalls(logits, y) == expected
-    means = group_means(recalls(logits, y), ["head", "head", "tail", "tail"])
+    groups = ["head", "head", "tail", "tail"]
+    recall = recalls(logits, y)
+    means = group_means(recall, groups)
     result = (means["head"], means["tail"], means["all"])
     assert result == (0.625, 1.0, 0.8125)
-    assert means["balanced_accuracy"] == score(logits, y)["balanced_accuracy"]
+    expected = score(logits, y)["balanced_accuracy"]
+    assert means["balanced_accuracy"] == expected
 
 
 def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts():
@@ -91,7 +92,9 @@ def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts()
     right = np.eye(3)[y]
     wrong = np.eye(3)[1 - y]
     logits = {"clean": [[right], [right]], "corrupted": [[wrong], [right]]}
-    means = shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))
+    counts = np.array([90, 50, 3])
+    classes = ["a", "b", "c"]
+    means = shot_scores(logits, y, classes, counts, (80, 50))
     expected = {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
     assert means["classes"] == expected
     result = (means["upper"], means["lower"], means["skipped"])
@@ -104,7 +107,10 @@ def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts()
     }
     assert means["versions"]["average"]["head"] == expected
     assert means["versions"]["clean"]["tail"]["mean_last5"] is None
-    assert described(shots.shots(y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))) == (
+    counts = np.array([90, 50, 3])
+    classes = ["a", "b", "c"]
+    result = described(shots.shots(y, classes, counts, (80, 50)))
+    assert result == (
         "head (more than 80 training images): a; medium (50 to 80 training images): b; "
         "tail (fewer than 50 training images): c; without a test image: c"
     )
@@ -167,14 +173,17 @@ def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_al
 def run(tmp_path_factory):
     """Two rounds on 80 training images: 27, 27 and 26 of each class."""
     work = tmp_path_factory.mktemp("shots")
-    plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2)
-    return train(make_chain(work, corrupted=True), plan, work=work, out=None)
+    training = Training(batch_size=10, lr=0.01)
+    plan = planned("fedavg", {}, training, rounds=2)
+    data = make_chain(work, corrupted=True)
+    return train(data, plan, work=work, out=None)
 
 
 def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     plain = evaluate(run)
     expected = {"a": 27, "b": 27, "c": 26}
-    assert manifest.read(plain).body["shots"]["classes"]["tail"] == expected
+    result = manifest.read(plain).body["shots"]["classes"]["tail"]
+    assert result == expected
     assert "shots" not in manifest.read(plain).options
     for column in table_cells(rows([plain]))[0]:
         assert "recall" not in column
@@ -195,7 +204,8 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     corrupted = body["shots"]["versions"]["corrupted"]
     expected = pytest.approx((recall[0] + recall[1]) / 2)
     assert corrupted["head"]["last"] == expected
-    assert corrupted["medium"]["last"] == pytest.approx(recall[2])
+    expected = pytest.approx(recall[2])
+    assert corrupted["medium"]["last"] == expected
     for version, scores in body["shots"]["versions"].items():
         assert scores["balanced_accuracy"] == body["versions"][version]["balanced_accuracy"]
     columns, lines = table_cells(rows([evaluated]))
@@ -213,7 +223,8 @@ def test_the_report_names_the_groups_and_warns_where_they_differ(run):
     one_path, other_path = (
         evaluate(run, EvaluateOptions(shots=text)) for text in ("26,26", "30,27")
     )
-    assert notes(rows([one_path]))[-1] == (
+    result = notes(rows([one_path]))[-1]
+    assert result == (
         "made: head (more than 26 training images): a, b; medium (26 to 26 training images): c; "
         "no class has fewer than 26 training images"  # two sizes cannot make three groups
     )
@@ -222,6 +233,8 @@ def test_the_report_names_the_groups_and_warns_where_they_differ(run):
 
 
 def test_one_number_may_be_both_thresholds():
-    assert suggestion([1, 10, 20], 700, 70) == (10, 10)
+    counts = [1, 10, 20]
+    result = suggestion(counts, 700, 70)
+    assert result == (10, 10)
     result = [group_of(count, 10, 10) for count in (1, 10, 20)]
     assert result == ["tail", "medium", "head"]

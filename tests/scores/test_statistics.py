@@ -44,10 +44,11 @@ def one_by_one(logits, y, weights):
     truth = y[rows]
     chance = probabilities(logits)[rows]
     guess = logits[rows].argmax(1)
+    f1_macro = f1_score(truth, guess, average="macro")
     return {
         "accuracy": accuracy_score(truth, guess),
         "balanced_accuracy": balanced_accuracy_score(truth, guess),
-        "f1_macro": f1_score(truth, guess, average="macro"),
+        "f1_macro": f1_macro,
         "auc_ovo_macro": roc_auc_score(truth, chance, multi_class="ovo")
         if chance.shape[1] > 2
         else None,
@@ -81,7 +82,8 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
 
 def test_each_image_once_is_the_score_itself():
     logits, y, _ = images()
-    once = weighted(logits, y, np.ones((1, len(y))))
+    weights = np.ones((1, len(y)))
+    once = weighted(logits, y, weights)
     result = {k: v[0] for k, v in once.items()}
     expected = pytest.approx({k: score(logits, y)[k] for k in once}, rel=1e-14)
     assert result == expected
@@ -137,7 +139,8 @@ def test_a_class_that_a_resample_lacks_is_left_out_of_its_score():
 
 def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
     logits, y, _ = images(12, 2)
-    scores = weighted(logits, y, np.stack([y == 1, np.ones(12)]))
+    weights = np.stack([y == 1, np.ones(12)])
+    scores = weighted(logits, y, weights)
     assert (
         np.isnan(scores["auc_ovo_macro"]).tolist()
         == np.isnan(scores["auc_binary"]).tolist()
@@ -145,8 +148,10 @@ def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
     )
     expected = (scores["auc_binary"][1],) * 2
     assert interval(scores["auc_binary"]) == expected
-    assert interval(np.array([np.nan])) == (None, None)
-    result = bootstrap_p(np.array([np.nan]), 9)
+    values = np.array([np.nan])
+    assert interval(values) == (None, None)
+    differences = np.array([np.nan])
+    result = bootstrap_p(differences, 9)
     assert result is None
 
 
@@ -163,7 +168,8 @@ def test_groups_are_scored_in_the_same_resamples_as_all_images():
 
 def test_a_group_without_an_image_has_no_number():
     logits, y, _ = images(20)
-    resampled = bootstrap(logits, y, resamples=4, seed=0, groups=np.full(20, 1))
+    groups = np.full(20, 1)
+    resampled = bootstrap(logits, y, resamples=4, seed=0, groups=groups)
     assert np.isnan(resampled["accuracy"][:, 0]).all()
     assert not np.isnan(resampled["accuracy"][:, 1]).any()
 
@@ -196,17 +202,24 @@ def test_images_of_one_patient_that_agree_widen_the_interval():
     by_image = bootstrap(twice, labels, resamples=400, seed=0)["accuracy"]
     np.testing.assert_allclose(by_patient, single)
     expected = pytest.approx(np.sqrt(2), rel=0.15)
-    assert by_patient.std() / by_image.std() == expected
+    result = by_patient.std() / by_image.std()
+    assert result == expected
 
 
 def test_the_p_of_a_resampled_difference():
-    assert bootstrap_p(np.zeros(99), 0) == 1
+    differences = np.zeros(99)
+    assert bootstrap_p(differences, 0) == 1
     expected = pytest.approx(2 / 100)
-    assert bootstrap_p(np.ones(99), 40) == expected
-    result = bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40)
-    assert result == pytest.approx(2 * 10 / 100)
-    result = bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40)
-    assert result == pytest.approx(2 * 10 / 100)
+    differences = np.ones(99)
+    assert bootstrap_p(differences, 40) == expected
+    differences = np.array([-1.0] * 9 + [1.0] * 90)
+    result = bootstrap_p(differences, 40)
+    expected = pytest.approx(2 * 10 / 100)
+    assert result == expected
+    differences = np.array([-1.0] * 90 + [1.0] * 9)
+    result = bootstrap_p(differences, 40)
+    expected = pytest.approx(2 * 10 / 100)
+    assert result == expected
 
 
 @pytest.mark.parametrize(("units", "floor"), [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
@@ -238,12 +251,14 @@ def test_delong_is_the_sum_over_every_pair(ties):
     result = delong(a, b, y)
     expected = pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
     assert (result.auc_a, result.auc_b) == expected
-    assert (result.auc_a, result.auc_b) == pytest.approx(tuple(auc))
+    expected = pytest.approx(tuple(auc))
+    assert (result.auc_a, result.auc_b) == expected
     expected = pytest.approx(tuple(np.sqrt(np.diag(covariance))))
     assert (result.se_a, result.se_b) == expected
     expected = pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
     assert result.se == expected
-    assert result.difference == pytest.approx(auc[1] - auc[0])
+    expected = pytest.approx(auc[1] - auc[0])
+    assert result.difference == expected
     expected = pytest.approx(2 * scipy.stats.norm.sf(abs(result.z)))
     assert result.p == expected
 
@@ -251,26 +266,32 @@ def test_delong_is_the_sum_over_every_pair(ties):
 def test_delong_of_the_same_order_is_no_difference():
     y = np.array([0, 1, 0, 1, 1])
     a = np.array([0.1, 0.4, 0.5, 0.6, 0.2])
-    result = delong(a, 3 * a, y)
+    score_b = 3 * a
+    result = delong(a, score_b, y)
     outcome = (result.difference, result.se, result.z, result.p)
     assert outcome == (0, 0, 0, 1)
 
 
 def test_delong_has_no_p_where_nothing_varies_but_the_areas_differ():
     y = np.array([0, 0, 1, 1])
-    result = delong(y, 1 - y, y)
+    score_b = 1 - y
+    result = delong(y, score_b, y)
     outcome = (result.difference, result.se, result.z, result.p)
     assert outcome == (-1, 0, None, None)
 
 
 def test_delong_needs_two_images_of_each_class():
     with pytest.raises(FedcliError, match="two images of each class; here are 3 and 1"):
-        delong(np.arange(4), np.arange(4), np.array([0, 0, 0, 1]))
+        score_a = np.arange(4)
+        score_b = np.arange(4)
+        delong(score_a, score_b, np.array([0, 0, 0, 1]))
 
 
 def test_delong_refuses_scores_that_are_no_numbers():
     with pytest.raises(FedcliError, match="1 of 4 images got a score that is no number"):
-        delong(np.array([np.nan, 1, 2, 3]), np.arange(4), np.array([0, 1, 0, 1]))
+        score_a = np.array([np.nan, 1, 2, 3])
+        score_b = np.arange(4)
+        delong(score_a, score_b, np.array([0, 1, 0, 1]))
 
 
 def test_delong_and_the_bootstrap_agree_on_the_standard_error():
@@ -280,7 +301,9 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     a = np.stack(a, 1)
     b = np.stack(b, 1)
     resampled = [bootstrap(logits, y, resamples=500, seed=1)["auc_binary"] for logits in (a, b)]
-    expected = pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
+    score_a = a[:, 1]
+    score_b = b[:, 1]
+    expected = pytest.approx(delong(score_a, score_b, y).se, rel=0.1)
     result = (resampled[1] - resampled[0]).std()
     assert result == expected
 
@@ -302,11 +325,13 @@ def test_paired_t_is_scipys():
     expected = scipy.stats.ttest_rel(b, a)
     result = paired_t(a, b)
     assert (result.statistic, result.p) == pytest.approx((expected.statistic, expected.pvalue))
-    assert (result.pairs, result.difference) == (4, pytest.approx(0.0175))
+    expected = (4, pytest.approx(0.0175))
+    assert (result.pairs, result.difference) == expected
 
 
 def test_paired_t_where_nothing_varies():
-    assert paired_t([0.5, 0.6], [0.5, 0.6]).p == 1
+    result = paired_t([0.5, 0.6], [0.5, 0.6]).p
+    assert result == 1
     assert paired_t([0.5, 0.6], [0.6, 0.7]).p is None
     assert paired_t([0.5], [0.6]).p is None
 
@@ -316,7 +341,8 @@ def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
     a = [0.71, 0.74, 0.69, 0.75, 0.70]
     b = [0.73, 0.75, 0.74, 0.74, 0.73]
     plain = paired_t(a, b)
-    corrected = paired_t(a, b, overlap=1 / 4)
+    overlap = 1 / 4
+    corrected = paired_t(a, b, overlap=overlap)
     expected = pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
     assert corrected.statistic == expected
     expected = pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
@@ -361,16 +387,19 @@ def test_no_numbers_give_wilcoxon_a_p_below_its_floor(n, floor):
 
 
 def test_the_floor_of_wilcoxon_is_of_all_pairs_given():
-    assert wilcoxon([1, 2, 3], [1, 3, 5]).floor == 0.25
+    result = wilcoxon([1, 2, 3], [1, 3, 5]).floor
+    assert result == 0.25
 
 
 def test_counts_of_pairs_of_images_do_not_overflow_where_patients_have_many():
-    (times,) = draws(np.arange(46_341 // 3 + 1).repeat(3), 1, seed=0)
+    units = np.arange(46_341 // 3 + 1).repeat(3)
+    (times,) = draws(units, 1, seed=0)
     assert times.dtype == np.int64  # a resample may hold 46,341 images, whose pairs are 2^31
 
 
 def test_wilcoxon_of_the_same_numbers_is_no_difference():
-    assert wilcoxon([0.5, 0.6], [0.5, 0.6]).p == 1
+    result = wilcoxon([0.5, 0.6], [0.5, 0.6]).p
+    assert result == 1
 
 
 def test_pairs_need_as_many_numbers_on_both_sides():
@@ -381,25 +410,29 @@ def test_pairs_need_as_many_numbers_on_both_sides():
 def test_holm_by_hand():
     """0.01 x 4, 0.02 x 3, 0.03 x 2 (no less than the one before it), 0.9 x 1."""
     expected = pytest.approx([0.06, 0.04, None, 0.9, 0.06])
-    assert holm([0.03, 0.01, None, 0.9, 0.02]) == expected
+    result = holm([0.03, 0.01, None, 0.9, 0.02])
+    assert result == expected
     assert holm([0.6, 0.7]) == [1, 1]
     assert holm([]) == []
 
 
 def test_over_seeds_pools_rounds_or_takes_runs():
-    result = over_seeds([[0.5, 0.7], [0.8, 0.8]])
+    per_round = [[0.5, 0.7], [0.8, 0.8]]
+    result = over_seeds(per_round)
     assert result.mean == pytest.approx(0.7)
     expected = pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
     assert result.std_pooled == expected
     expected = pytest.approx(np.std([0.6, 0.8], ddof=1))
     assert result.std_runs == expected
     assert result.runs == 2
-    assert over_seeds([[0.5, 0.7]]).std_runs is None
+    per_round = [[0.5, 0.7]]
+    assert over_seeds(per_round).std_runs is None
 
 
 def test_pairs_of_many_images_are_counted_without_overflow():
     n = 200_000
     y = np.arange(n) % 2
     logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
-    scores = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
+    weights = np.ones((n, 1), bool)
+    scores = metrics.resampled(plan(logits, y), weights)
     assert scores["auc_binary"] == pytest.approx(0.5)

@@ -14,6 +14,7 @@ from made_plans import planned, train
 from nested_scores import body_of
 from report_tables import table_cells
 from score_json import group_scores
+from tables_of_numbers import rows as number_rows
 from torch import nn
 
 from fedcli.data import manifest
@@ -40,7 +41,7 @@ class HeadByGroup(nn.Module):
         super().__init__()
         self.linear = net.head
         self.groups = net.groups
-        self.own = nn.Parameter(torch.tensor([[2.0, 0.0, -1.0], [-2.0, 1.0, 0.0]]))  # [G, C]
+        self.own = nn.Parameter(torch.tensor(number_rows("2.0 0.0 -1.0; -2.0 1.0 0.0")))  # [G, C]
 
     def forward(self, x):
         shares = self.groups.shares
@@ -75,15 +76,15 @@ class ByGroup(GroupViews, Local):
 def scored(tmp_path_factory):
     """A run of that method, its scores, and those of FedAvg beside it."""
     work = tmp_path_factory.mktemp("views")
-    method = Method(
-        "by-group", "By group", "toy", ByGroup(), METHODS["fedavg"].aggregator, __name__
-    )
+    aggregator = METHODS["fedavg"].aggregator
+    method = Method("by-group", "By group", "toy", ByGroup(), aggregator, __name__)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "by-group", method)
         data = make_chain(work, corrupted=True)
         scores_by_method = {}
         for name in ("by-group", "fedavg"):
-            run = train(data, planned(name, {}, TRAINING, 2), work=work, out=None)
+            plan = planned(name, {}, TRAINING, 2)
+            run = train(data, plan, work=work, out=None)
             scores_by_method[name] = run, evaluate(run)
         yield scores_by_method
 
@@ -94,7 +95,8 @@ def run(scored):
 
 
 def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
-    body = body_of(scored["by-group"][1])
+    path = scored["by-group"][1]
+    body = body_of(path)
     assert body["view"] == "true-group"
     assert list(body["views"]) == sorted(BLIND)
     for view, result in {"true-group": body, **body["views"]}.items():
@@ -107,8 +109,9 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
                 result["versions"][version]["auc_ovo_macro"]["last"]
                 == score(table, y)["auc_ovo_macro"]
             )
+            classes = ["a", "b", "c"]
             groups = group_scores(
-                table, y, sex, ["f", "m"], classes=["a", "b", "c"], units=run.data.test_patients
+                table, y, sex, ["f", "m"], classes=classes, units=run.data.test_patients
             )
             assert result["groups"]["sex"][version]["last_round"] == groups
 
@@ -134,7 +137,8 @@ def test_predictions_of_every_view_lie_side_by_side(scored, run):
 
 def test_no_view_but_the_first_can_see_a_group(run):
     shard = run.data.test["clean"]
-    turned = replace(shard, groups={"sex": 1 - shard.groups["sex"]})
+    sex = 1 - shard.groups["sex"]
+    turned = replace(shard, groups={"sex": sex})
     predict(run, 2, shard)
     for view in run.method.local.views:
         same = (
@@ -153,7 +157,8 @@ def test_a_view_that_looks_at_groups_all_the_same_finds_them_unknown(run):
             super().set_groups(net, shard, rows, view)
 
     for view in Peeking.views:
-        logits(run.net, run.data.test["clean"], Peeking(), view)
+        classes = run.data.test["clean"]
+        logits(run.net, classes, Peeking(), view)
     expected = {"true-group": {0, 1}, "uniform": {-1}, "mostly-f": {-1}}
     assert groups_by_view == expected
 
@@ -162,10 +167,13 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     unknown = torch.arange(40) % 4 == 0
     test = {}
     for v, s in run.data.test.items():
-        test[v] = replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)})
-    partly = replace(run, data=replace(run.data, test=test))
+        sex = s.groups["sex"].masked_fill(unknown, -1)
+        test[v] = replace(s, groups={"sex": sex})
+    data = replace(run.data, test=test)
+    partly = replace(run, data=data)
     monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: partly)
-    path = evaluate(run.path, EvaluateOptions(out=tmp_path / "scores"))
+    out = tmp_path / "scores"
+    path = evaluate(run.path, EvaluateOptions(out=out))
     body = body_of(path)
     for result in (body, *body["views"].values()):
         assert result["versions"]["clean"]["count"] == 40
@@ -188,7 +196,8 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
     path, plain = (scored[name][1] for name in ("by-group", "fedavg"))
     table = rows([path, plain], minutes=True, traffic=True)
     _columns, lines = table_cells(table)
-    assert [line[0] for line in lines] == [
+    result = [line[0] for line in lines]
+    assert result == [
         "By group (true group at test)",
         "By group (group-blind: mostly f)",
         "By group (group-blind: uniform)",
@@ -222,10 +231,12 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
         (tmp_path / name / "scores.csv").write_bytes(
             (scored["by-group"][1].parent / "scores.csv").read_bytes()
         )
-        return manifest.seal(tmp_path / name, replace(old, body=body, parents={}))
+        folder = tmp_path / name
+        return manifest.seal(folder, replace(old, body=body, parents={}))
 
     table = rows([another("a", seed=1), another("b", seed=2)])
-    assert [row.name for row in table][1] == "By group (group-blind: mostly f, seed=1)"
+    result = [row.name for row in table][1]
+    assert result == "By group (group-blind: mostly f, seed=1)"
     long = {"weights": "somewhere-far-away-in-a-folder"}
     text = render(rows([another("c", **long), another("d", weights="x")]), "markdown")
     assert "By group (true group at test) [1]" in text
@@ -233,6 +244,7 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
 
 
 def test_a_method_with_one_view_has_no_others(scored):
-    body = body_of(scored["fedavg"][1])
+    path = scored["fedavg"][1]
+    body = body_of(path)
     assert body["views"] == {}
     assert body["view"] == ""

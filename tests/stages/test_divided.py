@@ -1,4 +1,4 @@
-"""How a dataset is divided where nobody says it, datasets that are joined, and who is corrupted."""
+"""Datasets divided by default, datasets that are joined, and clients that are corrupted."""
 
 from pathlib import Path
 

@@ -1,0 +1,314 @@
+"""Images of a system as figures see them, and which figures of which systems a report draws."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pandas import DataFrame
+from scored_runs import heal, model, scored
+
+from fedcli.errors import UsageError
+from fedcli.figures import report
+from fedcli.figures.drawing import ALL, OF_ALL
+from fedcli.figures.figure import Figure, NothingToDraw, numbers
+from fedcli.figures.kinds import FIGURES, find, forest, severities
+from fedcli.figures.system import AnsweredImages
+from fedcli.reporting.rows import compared, rows
+
+GROUP_OF = np.array([0, 1, 1, 2, 2, 2, -1])
+
+
+def images(groups=("a", "b", "c"), group_of=GROUP_OF, y=None):
+    count = len(group_of)
+    y = np.arange(count) % 2 if y is None else np.array(y)
+    chances = np.linspace(0, 1, 2 * count).reshape(count, 2)
+    ids = np.array([f"i{number}" for number in range(count)])
+    groupings = {"sex": (group_of, list(groups))}
+    units = np.arange(count)
+    return AnsweredImages(["ill", "well"], ids, chances, y, units, True, groupings)
+
+
+def test_members_are_all_images_and_then_each_group_that_has_any():
+    groups = ("a", "b", "c", "none")
+    members = images(groups=groups).members("sex")
+    expected = [
+        (ALL, OF_ALL),
+        ("a", 0),
+        ("b", 1),
+        ("c", 2),
+    ]
+    result = [(name, position) for name, position, _ in members]
+    assert result == expected
+    expected = [
+        [0, 1, 2, 3, 4, 5, 6],
+        [0],
+        [1, 2],
+        [3, 4, 5],
+    ]
+    result = [rows.tolist() for _, _, rows in members]
+    assert result == expected
+
+
+def test_without_an_attribute_there_are_all_images_alone():
+    result = [name for name, _, _ in images().members("")]
+    assert result == [ALL]
+
+
+def test_of_many_groups_the_seven_largest_are_shown_in_their_order():
+    sizes = [1, 2, 3, 2, 2, 2, 2, 5, 2]
+    group_of = np.repeat(np.arange(9), sizes)
+    names = [f"g{number}" for number in range(9)]
+    members = images(names, group_of).members("sex")[1:]
+    expected = ["g1", "g2", "g3", "g4", "g5", "g6", "g7"]
+    result = [name for name, _, _ in members]
+    assert result == expected
+    result = [position for _, position, _ in members]
+    assert result == list(range(7))
+
+
+def test_a_part_is_of_the_images_of_a_group_for_one_class():
+    parts = {name: (score, label) for name, _, score, label, _ in images().parts("sex", "well")}
+    score, label = parts["b"]
+    assert label.tolist() == [1, 0]
+    expected = pytest.approx(images().chances[[1, 2], 1])
+    assert score == expected
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("systems")
+
+
+@pytest.fixture(scope="module")
+def systems(folder):
+    """FedAvg and FedHEAL, of two seeds each."""
+    fedavg = [scored(folder / f"a{seed}", model(1, seed), seed=seed) for seed in (0, 1)]
+    fedheal = [heal(folder / f"b{seed}", model(2, seed), seed=seed) for seed in (0, 1)]
+    name = [*fedavg, *fedheal]
+    return compared(rows(name, spread="pooled"))
+
+
+def test_the_images_of_a_system_are_those_of_its_first_run(systems):
+    fedavg, fedheal = systems
+    assert fedavg.run_name == "FedAvg (2 seeds), seed 0"
+    assert fedheal.run_name == "FedHEAL (2 seeds), seed 0"
+    assert list(fedavg.versions) == ["clean"]
+    assert fedavg.groupings == ["sex"]
+    assert fedavg.images("clean", "sex").by_patient
+
+
+@pytest.mark.parametrize(
+    ("version", "attribute", "sentence"),
+    [
+        ("corrupted", "", "FedHEAL (2 seeds), seed 0 has no corrupted test images"),
+        ("clean", "race", "FedHEAL (2 seeds), seed 0 has no scores by 'race'"),
+    ],
+)
+def test_images_that_a_system_does_not_have_are_refused(systems, version, attribute, sentence):
+    with pytest.raises(UsageError) as refusal:
+        systems[1].images(version, attribute)
+    assert refusal.value.sentence == sentence
+
+
+def test_a_heading_has_the_attribute_the_version_and_the_run(systems):
+    fedavg, fedheal = systems
+    assert fedavg.heading("ROC curves", "sex", "clean") == (
+        "ROC curves by sex, clean test images: FedAvg (2 seeds), seed 0"
+    )
+    assert fedheal.heading("ROC curves", "", "clean") == (
+        "ROC curves, clean test images: FedHEAL (2 seeds), seed 0"
+    )
+
+
+def test_without_predictions_the_system_says_so(folder):
+    logits = model(1, 0)
+    path = scored(folder / "without", logits)
+    (system,) = compared(rows([path]))
+    (path.parent / "predictions.h5").unlink()
+    assert system.versions == {}
+    with pytest.raises(NothingToDraw) as refusal:
+        system.images("clean", "")
+    assert refusal.value.sentence == (
+        "FedAvg: there are no predictions of single images beside its scores"
+    )
+
+
+def test_the_classes_that_are_drawn_have_images(systems):
+    fedavg, _ = systems
+    shown = fedavg.shown_classes(fedavg.images("clean", ""))
+    assert shown == ["a", "b", "c"]
+    only_ill = images(y=[0] * 7)
+    assert fedavg.shown_classes(only_ill) == []  # the second class of two has no image
+
+
+def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
+    frame = forest.frame(systems, metric="accuracy")
+    result = frame["system"].tolist()[:2]
+    assert result == ["FedAvg (2 seeds)", "FedHEAL (2 seeds)"]
+    assert set(frame["group"]) == {ALL, "f", "m"}
+    assert frame["value"].between(0, 100).all()
+    assert (frame["low"] < frame["value"]).all()
+    assert frame.attrs["title"] == "Accuracy by sex"
+    with pytest.raises(NothingToDraw) as refusal:
+        forest.frame(systems, metric="hamming_accuracy")
+    assert "on any images" in refusal.value.sentence
+
+
+@pytest.mark.parametrize(("by", "sweep"), [("", "severity"), ("sex", "severity and sex")])
+def test_severities_that_were_not_scored_are_asked_for(systems, by, sweep):
+    with pytest.raises(NothingToDraw) as refusal:
+        severities.frame(systems[1], by=by)
+    assert refusal.value.sentence == f"FedHEAL (2 seeds), seed 0 has no scores by {sweep}"
+    assert refusal.value.hint.startswith("fedcli evaluate RUN --corrupt KIND")
+    assert refusal.value.hint.endswith(by and f"--by {by}")
+
+
+def stand_in(**severity_of):
+    """A system with scores of groups under a corruption, in its last round."""
+
+    def score(value):
+        return SimpleNamespace(last=value)
+
+    overall = {"clean": {"accuracy": score(0.9)}, "fog 2": {"accuracy": score(0.5)}, "fog 5": {}}
+    groups = {version: {"accuracy": {"f": score(0.4)}} for version in overall}
+    part = SimpleNamespace(overall=overall, groups={"sex": groups})
+    scores = SimpleNamespace(
+        usual=("balanced_accuracy", "accuracy"),
+        severities={"fog": {"5": None, "2": None}},
+        groups={"sex": groups},
+        members=lambda by: {"f": None},
+        part=lambda: part,
+        images=60,
+    )
+    return SimpleNamespace(scores=scores, run_name="FedAvg")
+
+
+def test_severities_are_in_rising_order_after_the_clean_images():
+    frame = severities.frame(stand_in(), by="sex")
+    expected = [
+        ["all images", 0],
+        ["f", 0],
+        ["all images", 2],
+        ["f", 2],
+        ["all images", 5],
+        ["f", 5],
+    ]
+    result = frame[["group", "severity"]].to_numpy().tolist()
+    assert result == expected
+    expected = pytest.approx([90, 40, 50, 40, -1, 40])
+    result = frame["value"].fillna(-1).tolist()
+    assert result == expected
+    assert frame.attrs["title"] == "accuracy by severity and sex: FedAvg"
+    assert frame.attrs["caption"].endswith("n = 60 images.")
+
+
+def test_without_an_attribute_severities_are_of_all_images_alone():
+    frame = severities.frame(stand_in())
+    assert set(frame["group"]) == {"all images"}
+    assert frame["severity"].tolist() == [0, 2, 5]
+
+
+def test_names_of_files_have_a_number_where_labels_are_the_same():
+    def named(*labels):
+        systems = [SimpleNamespace(scores=SimpleNamespace(name=label)) for label in labels]
+        return report._short(systems)
+
+    assert named("FedAvg") == [""]
+    assert named("FedAvg", "FedHEAL") == ["fedavg", "fedheal"]
+    assert named("FedAvg", "FedHEAL", "FedAvg") == ["fedavg-1", "fedheal", "fedavg-2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("ROC curves", "roc-curves"),
+        ("q-FFL (q=0.5)", "q-ffl-q=0.5"),
+        ("  ", "system"),
+        ("x" * 80, "x" * 60),
+        ("a/b\\c", "a-b-c"),
+    ],
+)
+def test_a_name_of_a_file_has_plain_signs(name, slug):
+    assert report._slug(name) == slug
+
+
+def planned_names(systems, *draw):
+    return [plan.name for plan in report._planned(systems, draw)]
+
+
+def test_the_usual_figures_of_systems_come_before_those_of_each_run(systems):
+    names = planned_names(systems)
+    usual = [figure.name for figure in FIGURES.values() if figure.usual]
+    assert names[0] in usual
+    assert "forest" in names
+    of_runs = [name for name in names if name.endswith(("-fedavg", "-fedheal"))]
+    result = names[-len(of_runs) :]
+    assert result == of_runs
+    expected = 2 * len(
+        [figure for figure in FIGURES.values() if figure.usual and figure.of == "system"]
+    )
+    assert len(of_runs) == expected
+
+
+def test_all_figures_are_drawn_by_each_attribute_metric_and_version(systems):
+    names = planned_names(systems, "all")
+    assert "forest-balanced-accuracy-clean" not in names  # one picture has both versions
+    assert "forest-balanced-accuracy" in names
+    assert "roc-sex-clean-fedheal" in names
+
+
+def test_figures_are_selected_by_a_text_in_their_names(systems):
+    planned = list(report._planned(systems, ["roc"]))
+    selected = report._selected(planned, ["roc-sex"])
+    result = [plan.name for plan in selected]
+    assert result == ["roc-sex-clean-fedavg", "roc-sex-clean-fedheal"]
+    with pytest.raises(UsageError) as refusal:
+        report._selected(planned, ["rok", "forrest"])
+    assert refusal.value.sentence == "no figure has 'rok' or 'forrest' in its name"
+    assert refusal.value.hint.startswith("all, or ")
+
+
+def test_figures_of_a_sample_say_so():
+    scores = SimpleNamespace(sample=True)
+    sample = SimpleNamespace(scores=scores)
+    scores = SimpleNamespace(sample=False)
+    real = SimpleNamespace(scores=scores)
+    frame = DataFrame()
+    frame.attrs["title"] = "A title"
+    result = report.of_sample(frame, [real]).attrs["title"]
+    assert result == "A title"
+    assert "SYNTHETIC" in report.of_sample(frame, [real, sample]).attrs["title"]
+
+
+def test_an_equal_figure_is_drawn_once():
+    frames = [DataFrame({"x": [1]}), DataFrame({"x": [2]})]
+    frame = DataFrame({"x": [2]})
+    assert report._position(frame, frames) == 1
+    frame = DataFrame({"x": [3]})
+    assert report._position(frame, frames) is None
+
+
+def test_numbers_of_a_frame_are_plain_and_have_gaps_for_what_is_not_finite():
+    frame = DataFrame({"x": [1.0, np.nan, np.inf], 2: ["a", None, "c"]})
+    expected = [
+        {"x": 1.0, "2": "a"},
+        {"x": None, "2": None},
+        {"x": None, "2": "c"},
+    ]
+    assert numbers(frame) == expected
+
+
+def test_the_options_of_a_figure_are_the_keywords_of_its_frame():
+    def frame(subject, extra=1, *, by="", version="clean"):
+        return DataFrame()
+
+    figure = Figure("made", "?", "system", frame, lambda table: None)
+    assert list(figure.parameters) == ["by", "version"]
+    assert figure.parameters["version"].default == "clean"
+
+
+def test_a_figure_is_found_by_its_name():
+    assert find("forest") is FIGURES["forest"]
+    with pytest.raises(UsageError) as refusal:
+        find("forrest")
+    assert "forest" in refusal.value.hint
