@@ -10,6 +10,7 @@ from ..comparison.predicted import can_resample, predicted
 from ..comparison.resampling import Resamples
 from ..comparison.systems import LAST, LAST5, Scored, grouped
 from ..console import capital
+from ..data.corruption.kinds import in_words
 from ..data.glance import fitted
 from ..metrics import RESAMPLED, apart, better_low, title
 from ..printed import percents
@@ -334,7 +335,7 @@ def _levels(scores: RunScores) -> Iterator[tuple[str, str, str | None, str | Non
                 training = "this severity"
             elif levels[severity].kind_in_training:
                 training = "another severity"
-            yield f"{kind} {severity}", kind.replace("-", " "), severity, training
+            yield f"{kind} {severity}", in_words(kind), severity, training
 
 
 def _cell(score: Score | None) -> Cell:

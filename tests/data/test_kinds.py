@@ -8,8 +8,7 @@ from PIL import Image
 
 from fedcli.bench import corruption_checks
 from fedcli.bench.corruption_checks import picture
-from fedcli.data.corruption.kinds import KINDS, MODALITIES, named, of_modality
-from fedcli.data.corruption.kinds import medmnist_c
+from fedcli.data.corruption.kinds import KINDS, MODALITIES, medmnist_c, named, of_modality
 from fedcli.data.corruption.kinds.kind import declarations
 from fedcli.data.corruption.kinds.photographs import POINTWISE, SPATIAL
 

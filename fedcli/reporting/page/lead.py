@@ -12,7 +12,7 @@ from ... import console
 from ...comparison.cautions import small_decides, small_groups
 from ...comparison.tested import order
 from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
-from ...errors import FedcliError, UsageError, nearest
+from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
 from ...metrics import RESAMPLED, title
@@ -26,7 +26,7 @@ from ...scores.views import GAP, worst_of
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Rows, SystemRow, scores_of
+from ..rows import Rows, SystemRow, base_of, scores_of
 from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
@@ -317,7 +317,7 @@ def tests(
     """
     if len(compared) < 2:
         return [], [], []
-    base = _base(compared, reference)
+    base = base_of(compared, reference)
     systems = {row.name: row.scored for row in compared}
     version = "clean"
     images = "clean images"
@@ -341,18 +341,6 @@ def tests(
         tested.append((f"{title(metric)}, {images}", base, against))
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
     return sentences, tests_against(tested)[1], warnings
-
-
-def _base(compared: Rows, reference: str) -> str:
-    """The name of the system that others are tested against."""
-    if not reference:
-        return compared[0].name
-    names: dict[str, str] = {}
-    for row in reversed(compared):
-        names |= dict.fromkeys((row.scores.method, row.scores.label, row.name), row.name)
-    if reference not in names:
-        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
-    return names[reference]
 
 
 def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from .... import extensions
 from ....errors import FedcliError, UsageError, nearest
-from ....provenance import Code, first_line
+from ....provenance import LONG, Code, first_line
 from ....seeds import derive
 
 Array = np.ndarray
@@ -161,7 +161,10 @@ def named(word: str) -> Corruption:
     if offered is not None:
         return _kept(*offered)
     names = [*KINDS, *ALIASES, *MODALITIES, *extensions.packages("corruptions")]
-    raise UsageError(f"unknown corruption {word!r}", nearest(kind, names))
+    hint = nearest(kind, names)
+    if len(hint) >= LONG:
+        hint = "`fedcli corruptions` lists them"
+    raise UsageError(f"unknown corruption {word!r}", hint)
 
 
 def _is_allowed(own: Corruption) -> bool:
@@ -170,10 +173,15 @@ def _is_allowed(own: Corruption) -> bool:
     return path is not None and path in extensions.files_named()
 
 
+def is_taken(name: str) -> bool:
+    """Tell whether a corruption or modality of fedcli has a name."""
+    return name.lower().replace("_", "-") in (*KINDS, *ALIASES, *MODALITIES)
+
+
 def _kept(function: Callable[..., Any], code: Code) -> Corruption:
     """Somebody's function as a corruption, which can then be found by its name."""
     name = function.__name__
-    if name.lower().replace("_", "-") in (*KINDS, *ALIASES, *MODALITIES):
+    if is_taken(name):
         hint = f"give the function of {code} another name"
         raise UsageError(f"fedcli has a corruption {name!r} already", hint)
     before = _own.get(name)
