@@ -1,4 +1,5 @@
-"""The pages of the site that say what the code says: commands, methods, datasets, shapes of files.
+"""The pages of the site that say what the code says: commands, methods, datasets,
+corruptions, shapes of files.
 
 mkdocs calls on_files() as a hook. pages() needs fedcli alone, so that a test can read them without
 mkdocs.
@@ -17,6 +18,7 @@ import typer
 from fedcli.commands.app import app
 from fedcli.common_options import FAMILIES
 from fedcli.data import manifest_bodies, sources
+from fedcli.data.corruption.kinds import KINDS, MODALITIES, of_modality
 from fedcli.methods import METHODS, Method
 from fedcli.methods.contract import NEEDS
 from fedcli.options import Option, describe
@@ -44,7 +46,7 @@ JSON_TYPES = {
 def pages() -> dict[str, str]:
     """Path within the site -> text."""
     made = {page: _from_repository(file) for page, file in REPOSITORY_PAGES.items()}
-    made |= _commands() | _methods() | _datasets() | _files()
+    made |= _commands() | _methods() | _datasets() | _corruptions() | _files()
     return made
 
 
@@ -231,6 +233,21 @@ def _dataset(name: str, card: dict[str, Any]) -> str:
     return text + (
         f"\n## Attributes\n\n{_table(['attribute', 'values'], groups)}" if groups else ""
     )
+
+
+def _corruptions() -> dict[str, str]:
+    """A page of all kinds, by modality."""
+    text = "# Corruptions\n\n`fedcli corrupt KIND` and `fedcli evaluate --corrupt KIND`; see "
+    text += "[Corruptions](../corruptions.md).\n"
+    for modality, words in MODALITIES.items():
+        kinds = [KINDS[name] for name in of_modality(modality)]
+        rows = []
+        for kind in kinds:
+            amounts = ", ".join(map(str, kind.amounts))
+            rows.append([f"`{kind.name}`", kind.about, f"{amounts} ({kind.unit})", kind.source])
+        heads = ["kind", "what it does", "severity 1 to 5", "definition"]
+        text += f"\n## {modality}: {words}\n\n{_table(heads, rows)}"
+    return {"corruptions/index.md": text}
 
 
 def _files() -> dict[str, str]:

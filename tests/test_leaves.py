@@ -34,7 +34,7 @@ FIGURES = {  # leaf -> figures that go with it
     "audit": ["reconstructions"],
     "image quality": ["quality"],
     "figures": [
-        *("adapters", "answers", "confusion", "features"),
+        *("adapters", "answers", "confusion", "corruptions", "features"),
         *("overall-and-worst", "severities"),
     ],
 }

@@ -43,10 +43,10 @@ LEVEL = {
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 700, 110, 8
 BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised only on purpose
-    "bench": 7500,
+    "bench": 8300,
     "commands": 21200,
     "comparison": 11900,
-    "data": 88000,
+    "data": 98000,
     "federation": 14900,
     "figures": 24050,
     "io": 4300,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
-from .. import console
+from .. import console, extensions
 from ..common_options import NAME
 from ..errors import FedcliError
 from ..options import Flag
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EMPTY: Mapping[str, object] = MappingProxyType({})
 IN_WORDS = {None: "not tried", "": "holds"}
-Method = Annotated[str, "a method: ./mine.py, ./mine.py:NAME, or one by name", NAME]
+Method = Annotated[str, "a method or corruption: ./mine.py, ./mine.py:NAME, or one by name", NAME]
 Settings = Annotated[Mapping[str, object], "an option of the method; may be repeated"]
 Pairs = Annotated[bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")]
 
@@ -28,28 +28,23 @@ def check(
     pairs: Pairs = True,
     json: Json = False,
 ) -> None:
-    """Test that a method does what every method must do.
+    """Test that a method or a corruption does what every one must do.
 
-    It is trained on toy images, alone and in a pair with a method of fedcli.
+    A method is trained on toy images, alone and in a pair with a method of fedcli.
 
     Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class,
-    half of the clients, and what the hooks return. The exit code is 1 where something does not
+    half of the clients, and what the hooks return. Of a corruption: the same bytes for the same
+    seed; shape, type and range; severities that rise. The exit code is 1 where something does not
     hold.
 
-    Example: fedcli check fedprox --alone
+    Examples: fedcli check fedprox --alone; fedcli check hair
     """
-    from ..bench import checks
-    from ..methods import resolve
-    from ..runs.resources import be_deterministic
+    if _is_corruption(method):
+        from ..bench import corruption_checks
 
-    settings = dict(set)
-    be_deterministic("cpu", 1)
-    resolve(method, settings)
-    specs = [method, *(checks.pairs_of(method) if pairs else [])]
-    subjects = [checks.Subject(spec, settings) for spec in specs]
-    verdicts: dict[str, list[Verdict]] = {}
-    for subject in console.progress(subjects, label="check", total=len(subjects)):
-        verdicts[subject.method.name] = checks.verdicts(subject)
+        verdicts = {method: corruption_checks.verdicts(method)}
+    else:
+        verdicts = _of_methods(method, dict(set), pairs=pairs)
     failures = []
     for name, checked in verdicts.items():
         failures += [(name, verdict) for verdict in checked if verdict.why]
@@ -64,6 +59,36 @@ def check(
         count = console.counted(len(failures), "check does", "checks do")
         sentence = f"{count} not hold; the first: {name}, {verdict.about}"
         raise FedcliError(sentence, verdict.why or "")
+
+
+def _is_corruption(name: str) -> bool:
+    """Tell whether a name is that of a corruption, or of a file that registers no method."""
+    if extensions.is_file(name):
+        return "methods" not in extensions.load(extensions.split(name)[0]).tables
+    from ..data.corruption.kinds import is_taken
+
+    return is_taken(name) or name in extensions.packages("corruptions")
+
+
+def _of_methods(
+    method: str,
+    settings: dict[str, object],
+    *,
+    pairs: bool,
+) -> dict[str, list["Verdict"]]:
+    """Method, alone and in pairs -> its checks."""
+    from ..bench import checks
+    from ..methods import resolve
+    from ..runs.resources import be_deterministic
+
+    be_deterministic("cpu", 1)
+    resolve(method, settings)
+    specs = [method, *(checks.pairs_of(method) if pairs else [])]
+    subjects = [checks.Subject(spec, settings) for spec in specs]
+    verdicts: dict[str, list[Verdict]] = {}
+    for subject in console.progress(subjects, label="check", total=len(subjects)):
+        verdicts[subject.method.name] = checks.verdicts(subject)
+    return verdicts
 
 
 def _print(verdicts: dict[str, "list[Verdict]"]) -> None:

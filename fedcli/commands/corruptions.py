@@ -67,12 +67,13 @@ def _by_modality(kinds: "Sequence[Corruption]") -> list[list[str]]:
     """Rows of the general kinds, then of each modality; kinds of a table of another's intensities
     in one row.
     """
-    from ..data.corruption.kinds import GENERAL, MODALITIES
+    from ..data.corruption.kinds import MODALITIES
 
-    rows = [[GENERAL.upper(), ""], *_rows([kind for kind in kinds if not kind.modalities])]
+    rows = []
     for modality, words in MODALITIES.items():
         members = [kind for kind in kinds if modality in kind.modalities]
-        rows.append([modality.upper(), words])
+        if members:
+            rows.append([modality.upper(), words])
         rows += _rows([kind for kind in members if "@" not in kind.name])
         others = [kind.name.partition("@")[0] for kind in members if "@" in kind.name]
         if others:
@@ -115,7 +116,7 @@ def _lines(kind: "Corruption") -> list[list[str]]:
     lines = [["what it does", kind.about]]
     for severity, amount in enumerate(kind.amounts, 1):
         lines.append([f"severity {severity}", f"{amount} ({kind.unit})"])
-    lines.append(["typical of", ", ".join(kind.modalities) or "any image"])
+    lines.append(["typical of", ", ".join(kind.modalities)])
     lines.append(["colour images", kind.colour])
     lines.append(["grey images", kind.grey])
     lines.append(["16 bits", facts["originals"]])

@@ -20,11 +20,14 @@ TRY = {  # kind -> what tries such a file
     "partition": "fedcli partition --scheme ./{file}",
     "model": "fedcli train fedavg --model ./{file}:build",
     "metric": "fedcli evaluate --metric ./{file}",
+    "corruption": "fedcli check ./{file}",
 }
 
 
 Kind = Annotated[
-    Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME
+    Literal["method", "dataset", "partition", "model", "metric", "corruption"],
+    "what is written",
+    NAME,
 ]
 Name = Annotated[str, "its name, such as my-rule", NAME]
 Out = Annotated[Path, "folder of the two files", Flag(access="writes")]
@@ -37,8 +40,8 @@ def new(
 ) -> None:  # the current folder
     """Write a template for code of your own.
 
-    It is a method, dataset, partition scheme, network or metric that works as it stands, with a
-    test beside it.
+    It is a method, dataset, partition scheme, network, metric or corruption that works as it
+    stands, with a test beside it.
 
     Example: fedcli new method my-rule
     """
@@ -83,6 +86,7 @@ def _check_name(template: str, name: str, names: set[str]) -> None:
 
     names: of the module and the class that it becomes.
     """
+    from ..data.corruption.kinds import is_taken as is_corruption
     from ..scores.own_metrics import is_taken
 
     hint = f"give another name, such as my-{name}"
@@ -91,6 +95,8 @@ def _check_name(template: str, name: str, names: set[str]) -> None:
     module = name.replace("-", "_")
     if template in ("metric", "cost") and is_taken(module):
         raise UsageError(f"fedcli has a metric {module!r} already", hint)
+    if template == "corruption" and is_corruption(name):
+        raise UsageError(f"fedcli has a corruption {name!r} already", hint)
     used = set()
     for text in _texts(template):
         for node in ast.walk(ast.parse(text)):

@@ -339,7 +339,7 @@ def _show_scores(
     topics: tables that --show names; None without --clinical, though another evaluation may have
     them.
     """
-    from ..reporting import choice, clinical, single_runs, writers
+    from ..reporting import choice, clinical, robustness, single_runs, writers
 
     file = sys.stderr
     show_rows(lines, file, between=False)
@@ -353,6 +353,7 @@ def _show_scores(
         writers.say(single_runs.legend(run.scores, own_metrics), file)
     tables = [
         *choice.tables(lines),
+        *robustness.tables(lines),
         *single_runs.by_severity(scores),
         *single_runs.cross_site(scores),
         *single_runs.adapted(scores),
@@ -587,7 +588,7 @@ def _check_targets(
 
 def _brief(result: "Report", warnings: list[str], broken: list[str]) -> str:
     """JSON of the numbers that people look at."""
-    from ..reporting import pipelines
+    from ..reporting import pipelines, robustness
 
     rows = [pipelines.of_row(row) for row in result.rows if not row.is_view]
     body: dict[str, object] = {
@@ -595,6 +596,9 @@ def _brief(result: "Report", warnings: list[str], broken: list[str]) -> str:
         "warnings": warnings,
         "broken": broken,
     }
+    robustness_facts = robustness.facts(result.rows, result.options.against)
+    if robustness_facts:
+        body["robustness"] = robustness_facts
     if result.by_quality:
         body["quality"] = list(result.by_quality.text)
     return dumped(body) + "\n"
@@ -604,7 +608,7 @@ def _show_report(result: "Report") -> None:
     """Print the tables of a report."""
     from ..reporting import clinical, writers
 
-    tables = [*result.ranks, *result.choices]
+    tables = [*result.ranks, *result.robustness, *result.choices]
     sentences: list[str] = []
     if result.by_quality:
         tables += result.by_quality.tables

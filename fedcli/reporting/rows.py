@@ -32,7 +32,7 @@ from ..comparison.systems import (
     refuse_mixed,
 )
 from ..data import manifest, shared_patients
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..figures.system import System
 from ..options import OWN
 from ..scores import shots
@@ -243,6 +243,21 @@ def systems_of(rows: Iterable[SystemRow]) -> list[SystemRow]:
 def scores_of(rows: Iterable[SystemRow]) -> list[RunScores]:
     """The scores of all runs of these rows."""
     return list(chain.from_iterable(row.each for row in rows))
+
+
+def base_of(compared: Rows, reference: str) -> str:
+    """The name of the system that others are tested against; default: the first.
+
+    reference: a name, label or method. Raises UsageError for an unknown one.
+    """
+    if not reference:
+        return compared[0].name
+    names: dict[str, str] = {}
+    for row in reversed(compared):
+        names |= dict.fromkeys((row.scores.method, row.scores.label, row.name), row.name)
+    if reference not in names:
+        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
+    return names[reference]
 
 
 def compared(rows: Iterable[SystemRow]) -> list[SystemRow]:

@@ -12,6 +12,7 @@ from ..comparison.resampling import Resamples
 from ..comparison.systems import LAST, LAST5, Scored, grouped
 from ..console import capital
 from ..data import units
+from ..data.corruption.kinds import in_words
 from ..data.glance import fitted
 from ..metrics import RESAMPLED, apart, better_low, title
 from ..printed import fixed, percents
@@ -359,7 +360,7 @@ def _levels(scores: RunScores) -> Iterator[tuple[str, str, str | None, str | Non
                 training = "this severity"
             elif levels[severity].kind_in_training:
                 training = "another severity"
-            yield f"{kind} {severity}", kind.replace("-", " "), severity, training
+            yield f"{kind} {severity}", in_words(kind), severity, training
 
 
 def _cell(score: Score | None) -> Cell:

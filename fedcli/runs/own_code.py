@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions, options
-from ..data.corruption import kinds as corruptions
 from ..data.manifest import Manifest
-from ..errors import HashError, UsageError
+from ..errors import UsageError
 from ..methods import Method, resolve
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews
 from ..models import outside
 from ..provenance import LONG
+from .recorded_code import file_of
 
 Recorded = dict[str, dict[str, str]]  # half of a method, or network -> what Code.recorded says
-DIGITS = 12  # of a sha256 in a sentence
 
 
 def typed(name: str, code: Recorded) -> str:
@@ -98,37 +97,6 @@ def _base_of(base: str, code: Recorded, is_needed: bool) -> Method:
     if "file" in code[base]:
         return extensions.pick(f"{file_of(base, code[base])}:{base}", "methods")
     return resolve(base)
-
-
-def file_of(name: str, recorded: dict[str, str]) -> Path:
-    """The file that the command names whose code a run recorded. Raises FedcliError, HashError.
-
-    name: of the method or network.
-    """
-    file_name = recorded["file"]
-    digest = recorded.get("sha256", "")
-    hint = f"give the file as it was (sha256 {digest[:DIGITS]}...): --code {file_name}"
-    paths = extensions.files_named()
-    for path in paths:
-        if extensions.digest(path) == digest:
-            return path
-    for path in paths:
-        if path.name == file_name:
-            raise HashError(f"{path} is not the {file_name} that this run was trained with", hint)
-    owner = name if ":" in name else f"{name} of {file_name}"
-    raise UsageError(f"this was made with {owner}, which the command does not name", hint)
-
-
-def load_corruptions(data: Manifest) -> None:
-    """Load the corruptions from outside the package by which images were changed.
-
-    Raises UsageError for code that no command line has given, HashError for another file.
-    """
-    for name, recorded in data.options.get("code", {}).items():
-        if "file" in recorded:
-            corruptions.named(f"{file_of(name, recorded)}:{name}")
-        else:
-            corruptions.named(name)
 
 
 def opens_files(method: str, model: str) -> bool:

@@ -35,6 +35,8 @@ from . import by_validation, external, severities
 from .answering import ModelPanel, check_cross_site, cross_site, panel, predictions, who_answers
 from .clinical import points as clinical
 from .clinical_shape import positives
+from .corruptions import Asked
+from .corruptions import asked as corruptions_asked
 from .deploy import adaptation
 from .evaluation_options import EvaluateOptions
 from .existing import asked
@@ -71,7 +73,7 @@ def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
     on = path_of(options.on)
     classes = path_of(options.map_classes)
     tests = external.asked(path, on, classes, everything=options.all_images)
-    corruptions = severities.asked(options.corrupt, options.severity, path)
+    corruptions = corruptions_asked(options.corrupt, options.severity, path)
     if options.cross_site:
         check_cross_site(path)
     if options.choose:
@@ -92,7 +94,7 @@ def _build(
     options: EvaluateOptions,
     attributes: list[str],
     limits: Limits,
-    corruptions: severities.Asked,
+    corruptions: Asked,
     tests: external.Asked,
     folder: Path,
 ) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _warning(run: FinishedRun, tested_on: External | None) -> str:
 def _corrupted(
     run: FinishedRun,
     images: ScoredImages,
-    corruptions: severities.Asked,
+    corruptions: Asked,
     method: str,
 ) -> Table:
     """Lines of the test images under other corruptions."""

@@ -39,8 +39,8 @@ class EvaluateOptions(Options):
     shots: Annotated[Shots, COMMON] = None
     corrupt: Annotated[
         Sequence[str],
-        "also score the test images under this corruption, which needs no training; may be "
-        "repeated",
+        "also score the test images under this corruption, or under all of a modality, such as "
+        "dermoscopy, which needs no training; may be repeated",
         Flag("KIND", marks=("images",)),
         COMMON,
     ] = ()
@@ -246,6 +246,18 @@ class ReportOptions(Options):
     _: KW_ONLY
     by: Annotated[Groups, COMMON] = ()
     shots: Shots = None
+    corrupt: Annotated[
+        Sequence[str],
+        "also errors under this corruption, or under all of a modality, and their mean relative to "
+        "--against (mCE); may be repeated",
+        Flag("KIND"),
+    ] = ()
+    severity: Annotated[
+        Sequence[str],
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all "
+        "five",
+        Flag("N"),
+    ] = ()
     metric: Annotated[
         Sequence[str],
         "a score to show, such as f1_macro; may be repeated; default: two of them",
@@ -281,7 +293,11 @@ class ReportOptions(Options):
     ] = "pooled"
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[
-        str, "html: test all others against this one; default: the first", Flag("METHOD"), COMMON
+        str,
+        "of html: test all others against this one, which also is the reference of the mCE after "
+        "`evaluate --corrupt`; default: the first",
+        Flag("METHOD"),
+        COMMON,
     ] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
     bytes: Annotated[bool, "also the MB that a client receives and sends in a round"] = False

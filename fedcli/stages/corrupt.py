@@ -12,7 +12,7 @@ from ..data.corruption.corrupt import make_corruption
 from ..data.corruption.kinds import full_kind
 from ..data.corruption.mixture import Who
 from ..errors import UsageError, nearest
-from ..runs import own_code
+from ..runs import recorded_code
 from .call import called_with, destination, source
 from .options import AttackOptions, CorruptOptions
 from .results import Corruption, Partition
@@ -85,7 +85,7 @@ def _images(options: CorruptOptions) -> Path:
         full_kind(options.kind)  # refuse a word that is no kind before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
     partition = source(options.partition, options.work, *kinds)
-    own_code.load_corruptions(manifest.read(partition))
+    recorded_code.load_corruptions(manifest.read(partition))
     always = []  # flags that the recorded command says at any rate
     if options.kind is not None:
         always.append("severity")

@@ -12,7 +12,7 @@ from ..data.quality import NAMES
 from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
-from ..reporting import choice, clinical, comparison, sections
+from ..reporting import choice, clinical, comparison, robustness, sections
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import SystemRow, compared, rows
 from ..reporting.table import ReportTable
@@ -107,6 +107,13 @@ class Report(Shown):
         return list(sections.of_packages(self.options.section, compared(self.rows)))
 
     @property
+    def robustness(self) -> list[ReportTable]:
+        """Corruption errors and the mCE of runs that `evaluate --corrupt` scored, relative to
+        --against.
+        """
+        return list(robustness.tables(self.rows, self.options.against))
+
+    @property
     def ranks(self) -> list[ReportTable]:
         """Mean ranks of methods that every one of several datasets has, and the tests of Friedman
         and Nemenyi.
@@ -121,7 +128,7 @@ class Report(Shown):
         return tables
 
     def _further_tables(self) -> list[ReportTable]:
-        return [*self.ranks, *self.choices, *self.operating]
+        return [*self.ranks, *self.robustness, *self.choices, *self.operating]
 
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
@@ -323,6 +330,8 @@ def _scores(options: ReportOptions) -> list[Path]:
         shots=options.shots,
         choose=options.choose,
         interval=options.interval,
+        corrupt=options.corrupt,
+        severity=options.severity,
     )
     work = Path(options.work)
     paths = named_runs.every(options.runs, work)

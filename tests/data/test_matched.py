@@ -82,3 +82,47 @@ def test_what_cannot_be_matched_is_refused(tmp_path):
     ):
         with pytest.raises(error, match=words):
             corrupt(**how, work=tmp_path, jobs=1)
+
+
+def softened(work):
+    """Clients of which west is blurred, pale and dark."""
+    kinds = ["gaussian-blur@ct", "contrast-down", "brightness-down"]
+    sites = ["west", "south", "east"]
+    client = [f"{site}={kind}:4" for site, kind in zip(sites, kinds, strict=True)]
+    return corrupt(chain_with_tests(work), client=client, work=work, jobs=1).path
+
+
+@pytest.mark.parametrize(
+    ("quality", "site", "kind"),
+    [
+        ("sharpness", "west", "matched-blur"),
+        ("contrast", "south", "matched-contrast"),
+        ("brightness", "east", "matched-brightness"),
+    ],
+)
+def test_sharpness_contrast_and_brightness_are_matched_too(tmp_path, quality, site, kind):
+    chain = softened(tmp_path)
+    path = corrupt(chain, match=site, quality=quality, on=["north"], work=tmp_path, jobs=1).path
+    body = manifest.read(path).body
+    facts = body["match"]
+    assert body["each"][0]["kind"] == kind
+    assert abs(facts["after"] - facts[quality]) <= 0.02 * facts[quality]
+    assert abs(facts["before"] - facts[quality]) > 0.02 * facts[quality]
+    assert manifest.read(path).options["quality"] == quality
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "how"),
+    [
+        (
+            FedcliError,
+            "already, that of north",
+            {"match": "north", "on": ["west"], "quality": "sharpness"},
+        ),
+        (UsageError, "in 'entropy'", {"match": "north", "on": ["west"], "quality": "entropy"}),
+        (UsageError, "--match is not given", {"kind": "hair", "quality": "contrast"}),
+    ],
+)
+def test_another_measure_that_cannot_be_matched_is_refused(tmp_path, error, words, how):
+    with pytest.raises(error, match=words):
+        corrupt(chain_with_tests(tmp_path), **how, work=tmp_path, jobs=1)

@@ -7,6 +7,7 @@ import pytest
 
 from fedcli.errors import UsageError
 from fedcli.reporting.page import lead
+from fedcli.reporting.rows import base_of
 from fedcli.scores.table import Score, Where
 
 NOISE = {"kind": "gaussian-noise", "severity": 2, "clients": ["east"]}
@@ -204,11 +205,11 @@ def test_a_score_without_an_interval_has_no_cell():
 
 def test_the_reference_is_found_by_method_label_and_name():
     rows = [system("FedAvg"), system("FedProx", name="FedProx (3 seeds)", method="fedprox")]
-    assert lead._base(rows, "") == "FedAvg"
+    assert base_of(rows, "") == "FedAvg"
     for reference in ("fedprox", "FedProx", "FedProx (3 seeds)"):
-        assert lead._base(rows, reference) == rows[1].name
+        assert base_of(rows, reference) == rows[1].name
     with pytest.raises(UsageError, match="no row of the report is named 'FedProxy'"):
-        lead._base(rows, "FedProxy")
+        base_of(rows, "FedProxy")
 
 
 def test_a_made_up_sample_is_said_once(monkeypatch):

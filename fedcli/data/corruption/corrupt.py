@@ -20,7 +20,7 @@ from .. import manifest, manifest_bodies, shared_patients
 from ..manifest import Body
 from ..pool import POOL, Pool, holdings
 from . import matched, mixture
-from .kinds import KINDS, SEVERITIES, full_kind, named, recorded_code
+from .kinds import GENERAL, KINDS, SEVERITIES, full_kind, named, recorded_code
 
 PIECE = 8  # images a process reads, changes and sends back at a time
 COPIED = (
@@ -222,7 +222,7 @@ def check_images(word: str, body: Body) -> None:
         size = "x".join(map(str, body["size"]))
         fitting = []
         for other in KINDS.values():
-            if not other.modalities and other.smallest <= min(body["size"]):
+            if GENERAL in other.modalities and other.smallest <= min(body["size"]):
                 fitting.append(other.name)
         hint = f"prepare with a larger --size, or use {', '.join(fitting)}"
         needed = f"needs images of at least {kind.smallest} px; these are {size}"

@@ -20,6 +20,7 @@ KINDS = (
     "histograms",
     "counts",
     "quality",
+    "corruptions",
     "divergence",
     "features",
     "adapters",

@@ -25,7 +25,7 @@ from ...figures.figure import NothingToDraw
 from ...figures.kinds import FIGURES, convergence
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import choice, clinical, comparison, single_runs, writers
+from .. import choice, clinical, comparison, robustness, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
 from ..rows import Rows, SystemRow, compared, rows, shortened
 from ..sections import of_leaf
@@ -209,6 +209,8 @@ def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
     yield images.section(systems)
     falls = list(single_runs.by_severity(scores_by_name, options.metrics))
     falls_of_groups = list(single_runs.by_severity_and_group(scores_by_name))
+    if falls:
+        falls = [*robustness.tables(systems, options.reference), *falls]
     yield Section("severities", "Other corruptions", falls, folded=falls_of_groups)
     adapted = list(single_runs.adapted(scores_by_name))
     yield Section("adapted", "Adapted to the test images", adapted)

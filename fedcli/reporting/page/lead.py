@@ -13,7 +13,7 @@ from ...comparison.cautions import small_decides, small_groups
 from ...comparison.tested import order
 from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...data import units
-from ...errors import FedcliError, UsageError, nearest
+from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
 from ...metrics import RESAMPLED, title
@@ -29,7 +29,7 @@ from ..columns import shown
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Rows, SystemRow, scores_of
+from ..rows import Rows, SystemRow, base_of, scores_of
 from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
@@ -326,7 +326,7 @@ def tests(
     """
     if len(compared) < 2:
         return [], [], []
-    base = _base(compared, reference)
+    base = base_of(compared, reference)
     systems = {row.name: row.scored for row in compared}
     version = "clean"
     images = "clean images"
@@ -350,18 +350,6 @@ def tests(
         tested.append((f"{title(metric)}, {images}", base, against))
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
     return sentences, tests_against(tested)[1], warnings
-
-
-def _base(compared: Rows, reference: str) -> str:
-    """The name of the system that others are tested against."""
-    if not reference:
-        return compared[0].name
-    names: dict[str, str] = {}
-    for row in reversed(compared):
-        names |= dict.fromkeys((row.scores.method, row.scores.label, row.name), row.name)
-    if reference not in names:
-        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
-    return names[reference]
 
 
 def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:

@@ -16,14 +16,25 @@ from .kind import (
     SEVERITIES,
     Corruption,
     full_kind,
-    general,
     in_words,
+    is_taken,
     named,
     of_modality,
     recorded_code,
 )
 
-FAMILIES = ("photographs",)
+FAMILIES = (
+    "photographs",
+    "tone",
+    "scanner",
+    "dermoscopy",
+    "retina",
+    "endoscopy",
+    "radiography",
+    "computed_tomography",
+    "magnetic_resonance",
+    "medmnist_c",
+)
 for _family in FAMILIES:
     if is_installed(f"{__name__}.{_family}"):
         import_module(f"{__name__}.{_family}")
@@ -36,8 +47,8 @@ __all__ = [
     "SEVERITIES",
     "Corruption",
     "full_kind",
-    "general",
     "in_words",
+    "is_taken",
     "named",
     "of_modality",
     "recorded_code",

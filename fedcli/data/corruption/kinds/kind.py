@@ -11,21 +11,26 @@ A file of one's own offers a function(image float64 [H, W, C], severity 1..5, nu
 returns the changed image.
 """
 
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .... import extensions
 from ....errors import FedcliError, UsageError, nearest
-from ....provenance import Code, first_line
+from ....provenance import LONG, Code, first_line
 from ....seeds import derive
 
-Change = Callable[[np.ndarray, Any, np.random.Generator], np.ndarray]
+Array = np.ndarray
+Stream = np.random.Generator
+Change = Callable[[Array, Any, Stream], Array]
 SEVERITIES = range(1, 6)
+GENERAL = "general"
 MODALITIES = {  # word of the command line -> in words
+    GENERAL: "any image",
     "dermoscopy": "skin, by a dermatoscope",
     "fundus": "photographs of the retina",
     "oct": "optical coherence tomography of the retina",
@@ -38,7 +43,6 @@ MODALITIES = {  # word of the command line -> in words
     "blood": "blood cells under a microscope",
     "fluorescence": "cells under a fluorescence microscope",
 }
-GENERAL = "any image"
 ORIGINALS = "originals of 16 bits are mapped to 8 by prepare, before they are corrupted"
 
 
@@ -51,7 +55,7 @@ class Corruption:
         change: (image float64 [H, W, C] from 0 to 1, amount, stream) -> the changed image, which
             may leave the range: it is cut.
         amounts: of severity 1 to 5. unit: the quantity that they are.
-        modalities: words of MODALITIES for which it is typical; () of a general one.
+        modalities: words of MODALITIES for which it is typical.
         colour, grey: what it does to images of three channels, and of one.
         needs_colour: it is refused for grey images.
         smallest: shorter side in pixels from which it works.
@@ -66,7 +70,7 @@ class Corruption:
     amounts: Sequence[Any]
     unit: str = ""
     _: KW_ONLY
-    modalities: tuple[str, ...] = ()
+    modalities: tuple[str, ...] = (GENERAL,)
     colour: str = "the same change of each channel"
     grey: str = "the same change"
     needs_colour: bool = False
@@ -115,6 +119,25 @@ def register(kind: Corruption) -> None:
     ALIASES.update(dict.fromkeys(kind.aliases, kind.name))
 
 
+def register_family(file: str, *changes: Change) -> None:
+    """Register the kinds that the TOML file beside a module declares.
+
+    The function of a kind is the one of its name, or the one that its `change` says.
+    """
+    function_by_name = {change.__name__: change for change in changes}
+    declared = declarations(file)
+    common = declared.pop("all", {})
+    for name, own in declared.items():
+        facts = {**common, **own}
+        function = facts.pop("change", name.replace("-", "_"))
+        register(Corruption(name, change=function_by_name[function], **facts))
+
+
+def declarations(file: str) -> dict[str, Any]:
+    """The tables of the TOML file beside a module."""
+    return tomllib.loads(Path(file).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
 def full_kind(word: str) -> str:
     """The kind that a word of the command line stands for. Raises FedcliError, UsageError."""
     return named(word).name
@@ -138,7 +161,10 @@ def named(word: str) -> Corruption:
     if offered is not None:
         return _kept(*offered)
     names = [*KINDS, *ALIASES, *MODALITIES, *extensions.packages("corruptions")]
-    raise UsageError(f"unknown corruption {word!r}", nearest(kind, names))
+    hint = nearest(kind, names)
+    if len(hint) >= LONG:
+        hint = "`fedcli corruptions` lists them"
+    raise UsageError(f"unknown corruption {word!r}", hint)
 
 
 def _is_allowed(own: Corruption) -> bool:
@@ -147,10 +173,15 @@ def _is_allowed(own: Corruption) -> bool:
     return path is not None and path in extensions.files_named()
 
 
+def is_taken(name: str) -> bool:
+    """Tell whether a corruption or modality of fedcli has a name."""
+    return name.lower().replace("_", "-") in (*KINDS, *ALIASES, *MODALITIES)
+
+
 def _kept(function: Callable[..., Any], code: Code) -> Corruption:
     """Somebody's function as a corruption, which can then be found by its name."""
     name = function.__name__
-    if name.lower().replace("_", "-") in (*KINDS, *ALIASES, *MODALITIES):
+    if is_taken(name):
         hint = f"give the function of {code} another name"
         raise UsageError(f"fedcli has a corruption {name!r} already", hint)
     before = _own.get(name)
@@ -184,12 +215,6 @@ def recorded_code(kinds: Iterable[str]) -> dict[str, dict[str, str]]:
 def of_modality(modality: str) -> list[str]:
     """The names of all kinds that are typical for a modality."""
     return [name for name, kind in KINDS.items() if modality in kind.modalities]
-
-
-@cache
-def general() -> list[str]:
-    """The names of all kinds that are of no modality."""
-    return [name for name, kind in KINDS.items() if not kind.modalities]
 
 
 def in_words(kind: str) -> str:
