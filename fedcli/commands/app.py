@@ -106,7 +106,7 @@ class Commands(TyperGroup):
         """The command that the words call, with its options from variables and from the file."""
         name, command, rest = super().resolve_command(ctx, args)
         is_help = not HELP_FLAGS.isdisjoint(rest)
-        ctx.default_map = defaults.read(name, command, list(self.commands), forgiving=is_help)
+        ctx.default_map = defaults.read(name or "", command, list(self.commands), forgiving=is_help)
         return name, command, rest
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # its own click's
