@@ -42,7 +42,7 @@ for site in $SITES; do
         --node-config "client=\"$site\" socket=\"$place/$site.sock\""
 done
 
-fedcli export flower described -o export --sockets "$place/s" --idle 300 --quiet > /dev/null
+fedcli site job flower described --out export --sockets "$place/s" --idle 300 --quiet > /dev/null
 wait_for 120 flwr run export/app consortium
 listens() { for site in $SITES; do [ -S "s/$site.sock" ]; done; }
 wait_for 120 listens

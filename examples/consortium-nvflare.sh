@@ -34,7 +34,7 @@ nvflare provision -p project.yml -w kits > provision.log
 kits=$place/kits/consortium/prod_00
 
 # The job, and what server and hospitals allow: no code travels with it.
-fedcli export nvflare described -o export --sockets "$place/s" --idle 300 --attach "$place/attach" --quiet > /dev/null
+fedcli site job nvflare described --out export --sockets "$place/s" --idle 300 --attach "$place/attach" --quiet > /dev/null
 mkdir -m 770 attach
 python - "$kits" localhost $SITES << 'PYTHON'
 import json, sys

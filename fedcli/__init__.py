@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .reproduction.sweep import sweep
     from .stages.audit import audit
     from .stages.compare import compare
-    from .stages.corrupt import attack, corrupt
+    from .stages.corrupt import corrupt
     from .stages.evaluate import evaluate
     from .stages.partition import partition
     from .stages.plot import plot
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .stages.train import estimate, train
 
 __all__ = [
-    "attack",
     "audit",
     "compare",
     "corrupt",
@@ -60,7 +59,6 @@ __all__ = [
     "train",
 ]
 ELSEWHERE = {  # than in stages.NAME
-    "attack": "stages.corrupt",
     "estimate": "stages.train",
     "ls": "commands.listing",
     "reproduce": "reproduction.rebuild",

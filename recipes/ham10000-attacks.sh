@@ -9,7 +9,7 @@ how=(--rounds "$rounds" --batch-size 64 --prior logit-adjust --seeds 3)
 for attack in none "sign-flip --strength 3" "backdoor --target df" label-flip; do
     under=$data
     # shellcheck disable=SC2086 # an attack has options
-    [ "$attack" = none ] || under=$(fedcli attack "$data" --kind $attack --on vidir_modern)
+    [ "$attack" = none ] || under=$(fedcli corrupt clients "$data" --kind $attack --on vidir_modern)
     runs=$(fedcli train fedavg median krum multi-krum rfa norm-clipping fltrust "$under" "${how[@]}")
     runs+=$'\n'$(fedcli train trimmed-mean "$under" --set hostile=0 "${how[@]}")
     echo "Attack: $attack"

@@ -93,7 +93,6 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "Rare classes": SKIN,
     "Four commands": SKIN,
     "corrupt": SKIN_CLIENTS,
-    "attack": SKIN_CLIENTS,
     "partition": SKIN,
     "train": TWO_CLIENTS,
     "DP-SGD: the guarantee for one image": TWO_CLIENTS,

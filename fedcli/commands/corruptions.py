@@ -20,7 +20,7 @@ MORE = (
 
 
 def corruptions(name: One = None, json: Json = False) -> None:
-    """List the kinds of corruption of `fedcli corrupt`, by modality.
+    """List the kinds of `fedcli corrupt`, by modality.
 
     With the name of a modality its kinds are shown; with that of a kind its five severities, what
     it does to colour and grey images, and of whom its definition is.

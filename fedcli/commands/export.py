@@ -1,123 +1,67 @@
 """fedcli export."""
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from .. import console
-from ..errors import FedcliError, UsageError, nearest
+from ..errors import UsageError
 from ..options import Flag
 from .shell import common as o
 
-KINDS = "nvflare", "flower", "model"
-FOLDER = Flag("DIR", access="trusts")
-Kind = Annotated[
-    str,
-    "a job of NVFlare, an app of Flower, or a run's model",
-    Flag("nvflare|flower|model", argument=True),
-]
-Sites = Annotated[
+MODEL = "model"  # may come before the run
+Runs = Annotated[
     Sequence[str],
-    "descriptions of sites, a folder of them, or a run or its settings; of model: a run",
-    Flag("SITES...|RUN", argument=True, access="reads"),
+    "the run; default: the newest under --work",
+    Flag("[model] RUN", argument=True, access="reads"),
 ]
 ModelFormat = Annotated[
     Literal["safetensors", "onnx", "torchscript", "torch.export"] | None,
-    "of model: the kind of file; default: by the name of --out; extra: pip install "
-    "'fedcli[export]'",
+    "the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'",
     Flag("safetensors|onnx|torchscript|torch.export"),
 ]
-Client = Annotated[str | None, "of model: that of this client, where clients have their own"]
+Client = Annotated[str | None, "the model of this client, where clients have their own"]
 Data = Annotated[
     Path | None,
-    "of the model of a run trained at sites: the partition of one of them",
+    "of a run trained at sites: the partition of one of them",
     Flag("MANIFEST", access="reads"),
 ]
 Out = Annotated[
     Path | None,
-    "write the files there; of model also a file, such as m.onnx",
-    Flag("DIR", typed="out -o", access="writes"),
+    "a folder for the files, or the file, such as m.onnx",
+    Flag("PATH", typed="out -o", access="writes"),
 ]
-Sockets = Annotated[
-    Path, "folder at the server in which the job listens for `fedcli train`", FOLDER
-]
-Idle = Annotated[int, "seconds without a coordinator after which the job ends, >= 1"]
-Attach = Annotated[Path, "folder at a hospital in which NVFlare and `fedcli site` meet", FOLDER]
 
 
 def export(
-    what: Kind,
-    sites: Sites = (),
+    words: Runs = (),
     format: ModelFormat = None,  # the name of its flag
     client: Client = None,
     data: Data = None,
     out: Out = None,
-    sockets: Sockets = Path("/run/fedcli"),
-    idle: Idle = 600,
-    attach: Attach = Path("/var/lib/fedcli/attach"),
     work: o.Work = o.DEFAULT_WORK,
 ) -> None:
-    """Write a model for other programs, or a job for sites.
+    """Write the model of a run for other programs.
 
-    A model is checked against `fedcli predict` before it is kept; a .json beside it says how its
-    images are prepared. A job of NVFlare, or an app of Flower, serves every run of its sites,
-    whatever the method. Neither package is needed for it, and no code travels.
+    It is checked against `fedcli predict` before it is kept; a .json beside it says how its images
+    are prepared. `fedcli site job` writes jobs of NVFlare and Flower.
 
-    Examples: fedcli export nvflare described -o job; fedcli export flower described -o app
-    --sockets /run/fedcli; fedcli export model RUN --format onnx -o model; fedcli export RUN
-    --format safetensors
+    Examples: fedcli export RUN --format safetensors; fedcli export model RUN --format onnx -o model
     """
-    from ..federation.engines import Remote, registered
-
-    carrier = registered(what) if what != "model" else None
-    if not isinstance(carrier, Remote) or carrier.export is None:
-        run = _run(what, sites, work)
-        _model(
-            run,
-            format or _format(out),
-            out,
-            client=client,
-            data=data,
-            work=work,
-        )
-        return
-    if not sites:
-        raise UsageError("which sites?", "name their descriptions, a folder of them, or a run")
-    if out is None:
-        raise UsageError("where should the files go?", "add -o DIR")
-    texts, steps = carrier.export(
-        [Path(site) for site in sites],
-        sockets,
-        idle,
-        attach,
-    )
-    files = {out / name: text.encode() for name, text in texts.items()}
-    for path, content in files.items():
-        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
-            sentence = f"{path} is there already, with other content"
-            raise FedcliError(sentence, "give another -o, or remove it")
-    for path, content in files.items():
-        o.write_named(path, content, force=False)
-    for step in steps:
-        console.say(step)
-    print(out)
-
-
-def _run(kind: str, words: Sequence[str], work: Path) -> Path | None:
-    """The run of `export model [RUN]` or `export RUN`; None for the newest. Raises UsageError."""
-    from ..stages.named_runs import is_known
-
     runs = [Path(word) for word in words]
-    if kind != "model":
-        if not Path(kind).exists() and not is_known(kind, work):
-            sentence = f"{kind!r} is neither nvflare, flower, model nor a run"
-            raise UsageError(sentence, nearest(kind, KINDS))
-        runs.insert(0, Path(kind))
+    if words and words[0] == MODEL:
+        del runs[0]
     if len(runs) > 1:
         raise UsageError(f"{runs[1]} is one run too many", "export one at a time")
-    return runs[0] if runs else None
+    _model(
+        runs[0] if runs else None,
+        format or _format(out),
+        out,
+        client=client,
+        data=data,
+        work=work,
+    )
 
 
 def _format(out: Path | None) -> str:

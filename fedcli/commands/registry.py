@@ -49,7 +49,6 @@ COMMANDS = {
     "prepare": Entry("Data", "fedcli.commands.stages"),
     "partition": Entry("Data", "fedcli.commands.stages"),
     "corrupt": Entry("Data", "fedcli.commands.stages"),
-    "attack": Entry("Data", "fedcli.commands.stages"),
     "train": Entry("Train and score", "fedcli.commands.stages"),
     "evaluate": Entry("Train and score", "fedcli.commands.stages"),
     "predict": Entry("Train and score", "fedcli.commands.stages"),

@@ -14,7 +14,6 @@ from ..options import COMMON, Flag
 from ..runs.train_options import TrainOptions
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
-    AttackOptions,
     CorruptOptions,
     PartitionOptions,
     PrepareOptions,
@@ -103,29 +102,21 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
     attributes, in place of a kind, hides --hide of a --share of patients in training, at every
     client or those that --on names. What it makes is a partition too.
 
+    clients, in place of a kind, has some clients poison their training data or send false updates,
+    as --kind says. What it makes is a partition too, and test images stay as they are. Of a
+    backdoor, `fedcli evaluate` also says how many test images of other classes are called the
+    target once they have its patch.
+
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
     fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
     fedcli corrupt labels --kind symmetric --rate 0.3 --on rosendahl;
-    fedcli corrupt attributes --hide sex --share 0.3
+    fedcli corrupt attributes --hide sex --share 0.3; fedcli corrupt clients --kind sign-flip;
+    fedcli corrupt clients --kind label-flip --flip mel=nv --on rosendahl;
+    fedcli corrupt clients --kind backdoor --target nv
     """
     from ..stages import corrupt as stage
 
     show(lambda: stage.run(options).path, json)
-
-
-def attack(options: AttackOptions, json: BriefJson = "") -> None:
-    """Have some clients poison their data or send false updates.
-
-    What it makes is a partition. Test images stay as they are. Of a backdoor, `fedcli evaluate`
-    also says how many test images of other classes are called the target once they have its patch.
-
-    Examples: fedcli attack --kind sign-flip --clients 1; fedcli attack --kind scale --strength 5
-    --on rosendahl; fedcli attack --kind label-flip --flip mel=nv --on rosendahl; fedcli attack
-    --kind backdoor --target nv
-    """
-    from ..stages import corrupt as stage
-
-    show(lambda: stage.run_attack(options).path, json)
 
 
 Methods = Annotated[

@@ -1,6 +1,7 @@
 """fedcli site."""
 
 import json as text
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -27,11 +28,17 @@ TRUSTED = Flag(access="trusts")
 
 def site(
     action: Annotated[
-        Literal["run", "describe", "check", "stop"],
+        Literal["run", "describe", "check", "stop", "job"],
         "run: take part; describe: print the description that is sent; check: say what may leave, "
-        "send nothing; stop: end the process that takes part",
+        "send nothing; stop: end the process that takes part; job: write a job of NVFlare or an "
+        "app of Flower, at the coordinator",
         NAME,
     ] = "run",
+    words: Annotated[
+        Sequence[str],
+        "of job: nvflare or flower, then descriptions of sites, a folder of them, or a run",
+        Flag("[nvflare|flower SITES...]", argument=True, access="reads"),
+    ] = (),
     data: Annotated[
         Path | None, "partition or corruption manifest", Flag("MANIFEST", access="trusts")
     ] = None,
@@ -61,7 +68,22 @@ def site(
         "with describe: also histograms of the images' noise, sharpness and so on, as far as the "
         "policy allows",
     ] = False,
-    out: Annotated[Path | None, "file for the description", Flag("FILE", access="writes")] = None,
+    out: Annotated[
+        Path | None,
+        "file for the description; of job: folder for the files",
+        Flag("PATH", typed="out -o", access="writes"),
+    ] = None,
+    sockets: Annotated[
+        Path,
+        "of job: folder at the server in which the job listens for `fedcli train`",
+        Flag("DIR", access="trusts"),
+    ] = Path("/run/fedcli"),
+    idle: Annotated[int, "of job: seconds without a coordinator after which it ends, >= 1"] = 600,
+    attach: Annotated[
+        Path,
+        "of job: folder at a hospital in which NVFlare and `fedcli site` meet",
+        Flag("DIR", access="trusts"),
+    ] = Path("/var/lib/fedcli/attach"),
     force: o.Force = False,
     work: Annotated[
         Path, "folder of all results", Flag(local=True, panel=OUTPUT, access="trusts")
@@ -73,9 +95,20 @@ def site(
     A coordinator elsewhere sends the model, and this site trains it. Its policy limits what may
     leave.
 
+    A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.
+    Neither package is needed to write it, and no code travels.
+
     Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check
-    --client client-00; fedcli site stop --client client-00
+    --client client-00; fedcli site stop --client client-00; fedcli site job nvflare described
+    --out job; fedcli site job flower described --out app --sockets /run/fedcli
     """
+    if action == "job":
+        from . import job
+
+        job.write(words, out, sockets=sockets, idle=idle, attach=attach)
+        return
+    if words:
+        raise UsageError(f"{words[0]} is for job", f"leave it out of `fedcli site {action}`")
     if action == "stop":
         _stop(state, name or client, work)
         return
@@ -102,29 +135,48 @@ def site(
     _say_shared_patients(content)
     if action == "describe":
         if quality:
-            images = content["images"]
-            allowed.check_quality(images["train"] + images["val"])
-            smallest = allowed.smallest_cell
-            histograms = description.quality(path, own_site.client, smallest)
-            content = {**content, "quality": histograms}
-        written = text.dumps(
-            content,
-            indent=1,
-            sort_keys=True,
-            ensure_ascii=False,
-        )
-        if out:
-            o.write_named(out, f"{written}\n".encode(), force=force)
-        if out is None or json:
-            print(written)
-        else:
-            console.result(str(out))
+            content = _with_quality(content, path, own_site)
+        _give_description(content, out, force=force, as_json=json)
     elif action == "run":
         _run(own_site, socket, nvflare)
     elif json:
         show_json({"description": content, "policy": asdict(allowed)})
     else:
         _check(own_site)
+
+
+def _with_quality(content: "Described", path: Path, site: "Site") -> dict[str, object]:
+    """The description with histograms of image quality. Raises UsageError where the policy allows
+    none.
+    """
+    from . import description
+
+    images = content["images"]
+    site.policy.check_quality(images["train"] + images["val"])
+    smallest = site.policy.smallest_cell
+    return {**content, "quality": description.quality(path, site.client, smallest)}
+
+
+def _give_description(
+    content: "Described",
+    out: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Print the description, or write it to a file that a person names."""
+    written = text.dumps(
+        content,
+        indent=1,
+        sort_keys=True,
+        ensure_ascii=False,
+    )
+    if out:
+        o.write_named(out, f"{written}\n".encode(), force=force)
+    if out is None or as_json:
+        print(written)
+    else:
+        console.result(str(out))
 
 
 def _say_shared_patients(content: "Described") -> None:

@@ -1,4 +1,4 @@
-"""The corrupt stage, and that of attacks."""
+"""The corrupt stage: images, labels, attributes or whole clients."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,14 +14,21 @@ from ..data.corruption.mixture import Who
 from ..errors import UsageError, nearest
 from ..runs import recorded_code
 from .call import called_with, destination, source
-from .options import AttackOptions, CorruptOptions
+from .options import CorruptOptions
 from .results import Corruption, Partition
 
 IMAGES = "images"
 LABELS = label_noise.WORD
 ATTRIBUTES = hidden_attributes.WORD
+CLIENTS = attacks.WORD
 ONLY = (  # options that are not for all, what they are for, and what to do elsewhere
-    (("noise", "rate", "flip"), (LABELS,), "fedcli corrupt labels --kind symmetric --rate 0.2"),
+    (("rate",), (LABELS,), "fedcli corrupt labels --kind symmetric --rate 0.2"),
+    (("change", "flip"), (LABELS, CLIENTS), "fedcli corrupt labels --kind symmetric --rate 0.2"),
+    (
+        ("clients", "strength", "target", "patch"),
+        (CLIENTS,),
+        "fedcli corrupt clients --kind sign-flip",
+    ),
     (("hide", "share"), (ATTRIBUTES,), "fedcli corrupt attributes --hide sex --share 0.3"),
     (
         ("severity",),
@@ -33,32 +40,27 @@ ONLY = (  # options that are not for all, what they are for, and what to do else
     (
         ("ratio",),
         (IMAGES, LABELS),
-        "attributes are hidden at every client, or those --on names",
+        "--on names the clients; --clients says how many of them attack",
     ),
 )
 
 
 def run(options: CorruptOptions) -> Corruption | Partition:
     """Corrupt the images of some clients and a copy of the whole test set; with "labels", change
-    training labels of some clients, with "attributes" hide groups of patients: both make a
-    partition.
+    training labels of some clients, with "attributes" hide groups of patients, with "clients" have
+    some of them attack: these make a partition.
 
     Raises FedcliError, UsageError.
     """
     options = _with_partition_typed_first(options)
-    subject = options.kind if options.kind in (LABELS, ATTRIBUTES) else IMAGES
+    subject = options.kind if options.kind in PARTITIONS else IMAGES
     for names, subjects, hint in ONLY:
         unfitting = options.changed(*names)
         if unfitting and subject not in subjects:
             raise UsageError(f"--{unfitting[0].typed} is for {' and '.join(subjects)}", hint)
-    if subject == LABELS:
-        return Partition(_labels(options))
-    if subject == ATTRIBUTES:
-        return Partition(_attributes(options))
-    return Corruption(_images(options))
-
-
-corrupt = called_with("corrupt", CorruptOptions, run)
+    if subject == IMAGES:
+        return Corruption(_images(options))
+    return Partition(PARTITIONS[subject](options))
 
 
 def _with_partition_typed_first(options: CorruptOptions) -> CorruptOptions:
@@ -112,12 +114,12 @@ def _labels(options: CorruptOptions) -> Path:
     those alone.
     """
     rate = label_noise.RATE if options.rate is None else options.rate
-    is_default = options.noise is None and options.rate is None
+    is_default = options.change is None and options.rate is None
     clients_alone = bool(options.client) and not options.on and is_default
     always = () if clients_alone or options.on else ("ratio",)
     return label_noise.make_label_noise(
         _before(options, "label_noise"),
-        None if clients_alone else (options.noise or "symmetric", rate),
+        None if clients_alone else (options.change or "symmetric", rate),
         _texts(options.flip),
         destination(options, always),
         _who(options),
@@ -138,7 +140,7 @@ def _texts(flip: Mapping[str, object]) -> dict[str, str]:
     return {key: str(value) for key, value in flip.items()}
 
 
-def _before(options: CorruptOptions | AttackOptions, key: str) -> Path:
+def _before(options: CorruptOptions, key: str) -> Path:
     """The partition that is given; without one the newest, or what that was made from by the same
     command: a line that is typed again does nothing twice.
 
@@ -161,20 +163,21 @@ def _before(options: CorruptOptions | AttackOptions, key: str) -> Path:
     return newest
 
 
-def run_attack(options: AttackOptions) -> Partition:
-    """Have clients of a partition attack: poison their training data, or send false updates; makes
-    a partition.
+def _clients(options: CorruptOptions) -> Path:
+    """Clients of a partition that attack: they poison their training data, or send false updates.
 
     Raises FedcliError, UsageError.
     """
-    if options.kind is None:
+    if options.change is None:
         hint = f"--kind with one of {', '.join(attacks.KINDS)}"
         raise UsageError("no kind of attack is given", hint)
-    if options.kind not in attacks.KINDS:
-        raise UsageError(f"unknown attack {options.kind!r}", nearest(options.kind, attacks.KINDS))
+    if options.change not in attacks.KINDS:
+        raise UsageError(
+            f"unknown attack {options.change!r}", nearest(options.change, attacks.KINDS)
+        )
     for name, kind in attacks.KINDS.items():
         unfitting = options.changed(*kind.own) if kind.own else []
-        if unfitting and options.kind != name:
+        if unfitting and options.change != name:
             raise UsageError(f"--{unfitting[0].typed} is for {name}", f"add --kind {name}")
     partition = _before(options, attacks.KEY)
     classes: list[str] = manifest.read(partition, whole=True).body["classes"]
@@ -183,18 +186,19 @@ def run_attack(options: AttackOptions) -> Partition:
         raise UsageError(f"--target {target!r} is no class", nearest(target, classes))
     strength = options.strength
     if strength is None:
-        strength = attacks.KINDS[options.kind].usual
+        strength = attacks.KINDS[options.change].usual
     attack = attacks.Attack(
-        options.kind,
+        options.change,
         strength,
         options.seed,
         classes.index(target) if target else 0,
         options.patch,
         _texts(options.flip),
     )
-    always = ["kind"] if options.on else ["kind", "clients"]
-    to = destination(options, always)
-    return Partition(attacks.make_attack(partition, attack, to, options.clients, options.on))
+    count = options.clients or 1
+    to = destination(options)
+    return attacks.make_attack(partition, attack, to, count, options.on)
 
 
-attack = called_with("attack", AttackOptions, run_attack)
+PARTITIONS = {LABELS: _labels, ATTRIBUTES: _attributes, CLIENTS: _clients}
+corrupt = called_with("corrupt", CorruptOptions, run)

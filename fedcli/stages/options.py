@@ -145,7 +145,7 @@ class PartitionOptions(Options):
 @dataclass(frozen=True)
 class CorruptOptions(Options):
     """The images of some clients corrupted, and a copy of the whole test set; or labels of some
-    clients changed.
+    clients changed, attributes hidden, or clients made hostile.
     """
 
     stage: ClassVar[str] = "corrupt"
@@ -158,14 +158,15 @@ class CorruptOptions(Options):
     kind: Annotated[
         str | None,
         "gaussian, hair, ...: a kind that `fedcli corruptions` lists, or ./mine.py:NAME; or "
-        "labels, or attributes",
+        "labels, attributes or clients",
         NAME,
     ] = None
     _: KW_ONLY
-    noise: Annotated[
+    change: Annotated[
         str | None,
         "of labels: symmetric, to any other class, which is the default; pair, to the next class; "
-        "asymmetric, as --flip says",
+        "asymmetric, as --flip says; of clients, data: label-flip, image-swap or backdoor, or "
+        "updates: scale, sign-flip, noise or constant",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
@@ -175,9 +176,25 @@ class CorruptOptions(Options):
     ] = None
     flip: Annotated[
         Mapping[str, object],
-        "of asymmetric labels: the class that is changed, and to which; may be repeated",
+        "of asymmetric labels, and of clients that flip labels: the class that is changed, and to "
+        "which; may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
+    clients: Annotated[
+        int | None,
+        "of clients: number of hostile ones, the last of the roster, >= 1; default 1",
+    ] = None
+    strength: Annotated[
+        float | None,
+        "of clients: chance that a training image is changed, default 1, of backdoor 0.5; or "
+        "factor of the update, default 10, of sign-flip 1",
+    ] = None
+    target: Annotated[
+        str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")
+    ] = None
+    patch: Annotated[
+        int, "of backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"
+    ] = 0
     hide: Annotated[
         Sequence[str], "of attributes: this one is hidden; may be repeated", Flag("ATTRIBUTE")
     ] = ()
@@ -211,54 +228,12 @@ class CorruptOptions(Options):
     jobs: Jobs = 0
 
 
-@dataclass(frozen=True)
-class AttackOptions(Options):
-    """Clients whose training data are poisoned, or who send false updates."""
-
-    stage: ClassVar[str] = "attack"
-    partition: Annotated[
-        Source | None, "partition manifest; default: the newest under --work, - reads stdin", INPUT
-    ] = None
-    _: KW_ONLY
-    kind: Annotated[
-        str | None,
-        "of data: label-flip, image-swap or backdoor; of updates: scale, sign-flip, noise or "
-        "constant",
-        Flag("NAME"),
-    ] = None
-    clients: Annotated[int, "number of attackers, the last of the roster, >= 1"] = 1
-    on: Annotated[
-        Sequence[str], "this client attacks instead; may be repeated", Flag("CLIENT")
-    ] = ()
-    strength: Annotated[
-        float | None,
-        "of data: chance that a training image is changed, default 1, of backdoor 0.5; of "
-        "updates: their factor, default 10, of sign-flip 1",
-    ] = None
-    flip: Annotated[
-        Mapping[str, object],
-        "of label-flip: the class that is changed, and to which, in place of each to the next; "
-        "may be repeated",
-        Flag("FROM=TO"),
-    ] = field(default_factory=dict, hash=False)
-    target: Annotated[
-        str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")
-    ] = None
-    patch: Annotated[
-        int, "of backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"
-    ] = 0
-    seed: Seed = 0
-    work: Work = WORK
-    out: Out = None
-
-
 STAGES: dict[str, type[Options]] = {
     options.stage: options
     for options in (
         PrepareOptions,
         PartitionOptions,
         CorruptOptions,
-        AttackOptions,
         TrainOptions,
         EvaluateOptions,
     )

@@ -69,8 +69,8 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "site.json": (
         "train",
         [
-            ["export", "flower", "site.json", "-o", "app"],
-            ["export", "nvflare", "site.json", "-o", "job"],
+            ["site", "job", "flower", "site.json", "-o", "app"],
+            ["site", "job", "nvflare", "site.json", "-o", "job"],
             ["train", "fedavg", "--sites", "site.json", "--engine", "socket:s", "--dry-run"],
         ],
     ),

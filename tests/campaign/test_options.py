@@ -154,7 +154,7 @@ COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a
     "check": ("ls", ["nothing"]),
     "new": ("ls", ["method", "my-rule"]),
     "site": ("train", ["describe", "--client", "client-00"]),
-    "export": ("train", ["flower", "fedcli-work/partitions", "--out", "app"]),
+    "export": ("train", ["--format", "safetensors", "--out", "app"]),
     "corrupt labels": ("corrupt", ["labels", "--rate", "0.3"]),
     "corrupt attributes": ("corrupt", ["attributes", "--hide", "sex", "--share", "0.5"]),
     "train --dp-sgd": ("train", ["fedavg", "--rounds", "1", "--dp-sgd", "1", "--model", "cnn-gn"]),

@@ -64,7 +64,7 @@ def test_what_is_not_made_from_it_is_shown(edited):
         ("partition", "--merge", "dataset"),
         ("train", "fedavg", "partition", "--rounds", "1"),
         ("train", "fedavg", "partition", "--prior", "none"),
-        ("attack", "partition", "--kind", "scale"),
+        ("corrupt", "clients", "partition", "--kind", "scale"),
         ("train", "fedavg", "fedheal", "partition"),
         ("train", "fedavg", "dataset", "--over", "hold-out=all"),
         ("site", "describe", "--data", "partition"),
@@ -104,7 +104,7 @@ def test_counts_that_are_not_of_each_class_are_refused(tmp_path):
     name = content["body"]["roster"][1]["client"]
     path.write_text(json.dumps(content), encoding="utf-8")
     train = ["train", "fedavg", path, "--rounds", "1"]
-    for words in (["inspect", path], train, ["attack", path, "--kind", "scale"]):
+    for words in (["inspect", path], train, ["corrupt", "clients", path, "--kind", "scale"]):
         ended = typed(*words, "--work", tmp_path)
         assert ended.exit_code == 1
         assert f"{path}: class_counts of {name} are not of each class" in ended.stderr

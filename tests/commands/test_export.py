@@ -1,4 +1,4 @@
-"""fedcli export: the names of the sites from whatever says them, and the files."""
+"""fedcli site job: the names of the sites from whatever says them, and the files."""
 
 import json
 
@@ -12,8 +12,8 @@ from fedcli.commands.app import app
 from fedcli.sites.roster import names
 
 
-def export(*words):
-    return CliRunner().invoke(app, ["export", *map(str, words)])
+def job(*words):
+    return CliRunner().invoke(app, ["site", "job", *map(str, words)])
 
 
 def test_the_sites_of_descriptions_data_and_runs_are_named(tmp_path):
@@ -31,7 +31,7 @@ def test_the_sites_of_descriptions_data_and_runs_are_named(tmp_path):
 
 @pytest.mark.parametrize("engine", ["nvflare", "flower"])
 def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
-    done = export(engine, make_chain(tmp_path), "-o", tmp_path / "out", "--sockets", "/run/here")
+    done = job(engine, make_chain(tmp_path), "-o", tmp_path / "out", "--sockets", "/run/here")
     assert done.exit_code == 0
     assert done.stdout.strip() == str(tmp_path / "out")
     texts = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
@@ -44,12 +44,12 @@ def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
 @pytest.mark.parametrize("engine", ["nvflare", "flower"])
 def test_an_edited_file_of_a_job_is_not_overwritten(tmp_path, engine):
     line = engine, make_chain(tmp_path), "-o", tmp_path / "out"
-    assert export(*line).exit_code == 0
-    assert export(*line).exit_code == 0
+    assert job(*line).exit_code == 0
+    assert job(*line).exit_code == 0
     for path in [path for path in (tmp_path / "out").rglob("*") if path.is_file()]:
         before = path.read_text()
         path.write_text(before + "mine")
-        done = export(*line)
+        done = job(*line)
         assert done.exit_code == 1
         assert f"{path.name} is there already, with other content" in done.stderr
         assert path.read_text() == before + "mine"
@@ -69,7 +69,7 @@ def test_what_names_no_sites_is_refused(tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.json").write_text("{}")
-    done = export(*words)
+    done = job(*words)
     assert done.exit_code in (1, 2)
     assert sentence in done.stderr
     assert not (tmp_path / "out").exists()

@@ -35,7 +35,7 @@ RESULTS = {  # a command that makes a folder or files of its own names, and has 
     "prepare": ["prepare", "toy", "--size", "8", "--sample-images", "80", "--jobs", "1"],
     "partition": ["partition", "--iid", "--clients", "2"],
     "corrupt": ["corrupt", "contrast", "--jobs", "1"],
-    "attack": ["attack", "--kind", "label-flip"],
+    "attack": ["corrupt", "clients", "--kind", "label-flip"],
     "train": ["train", "fedavg", "--rounds", "1", "--engine", "in-process"],
     "evaluate": ["evaluate", "RUN"],
     "audit": ["audit", "RUN", "--iterations", "1"],

@@ -53,7 +53,7 @@ def test_an_image_has_its_own_draw_by_seed_and_client():
 
 @pytest.fixture(scope="module")
 def noisy(work, source):
-    return fedcli.corrupt(source, "labels", noise="pair", rate=0.5, on=[ROSTER[0]], work=work)
+    return fedcli.corrupt(source, "labels", change="pair", rate=0.5, on=[ROSTER[0]], work=work)
 
 
 def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source, noisy):
@@ -76,7 +76,7 @@ def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source
 
 
 def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noisy, source, work):
-    again = fedcli.corrupt(source, "labels", noise="pair", rate=0.5, on=[ROSTER[0]], work=work)
+    again = fedcli.corrupt(source, "labels", change="pair", rate=0.5, on=[ROSTER[0]], work=work)
     assert noisy.kind == "partition"
     assert noisy == again
     images = fedcli.corrupt(noisy, "gaussian", ratio=0.25, work=work, jobs=1)
@@ -113,10 +113,10 @@ def test_clients_may_have_different_noise(source, work):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"noise": "random"}, "unknown label noise 'random'"),
+        ({"change": "random"}, "unknown label noise 'random'"),
         ({"rate": 1.5}, "rate=1.5 is out of range"),
-        ({"noise": "asymmetric"}, "needs the classes it changes"),
-        ({"noise": "asymmetric", "flip": {"a": "z"}}, "--flip names 'z', which is no class"),
+        ({"change": "asymmetric"}, "needs the classes it changes"),
+        ({"change": "asymmetric", "flip": {"a": "z"}}, "--flip names 'z', which is no class"),
         ({"severity": 4}, "--severity is for images"),
         ({"client": ["nowhere=symmetric:0.1"]}, "no client 'nowhere'"),
         ({"on": ["nowhere"]}, "no client 'nowhere'"),
@@ -166,11 +166,11 @@ def test_it_says_how_many_of_a_clients_labels_are_changed_and_names_classes_of_t
     source, tmp_path, capsys
 ):
     noisy = fedcli.corrupt(
-        source, "labels", noise="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path
+        source, "labels", change="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path
     )
     n = len(shard.load(noisy.path).train[ROSTER[0]])
     result = f"training labels changed: {ROSTER[0]} {n} of {n};"
     assert result in " ".join(capsys.readouterr().err.split())
     with pytest.raises(UsageError, match="needs the classes") as refused:
-        fedcli.corrupt(source, "labels", noise="asymmetric", work=tmp_path)
+        fedcli.corrupt(source, "labels", change="asymmetric", work=tmp_path)
     assert refused.value.hint == "for example --flip a=b"

@@ -140,8 +140,14 @@ def test_a_severity_without_a_kind_needs_a_corrupted_run(run, tmp_path):
 def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     """Also where images are corrupted after the attack; it is the share of other classes that are called the target."""
     data = fedcli.prepare("phantom", size=16, clients=3, work=tmp_path, jobs=1)
-    hostile = fedcli.attack(
-        data, kind="backdoor", clients=2, target="epidural", strength=1.0, work=tmp_path
+    hostile = fedcli.corrupt(
+        data,
+        "clients",
+        change="backdoor",
+        clients=2,
+        target="epidural",
+        strength=1.0,
+        work=tmp_path,
     )
     noisy = fedcli.corrupt(hostile, "gaussian", on=["client-00"], work=tmp_path, jobs=1)
     evaluated = fedcli.evaluate(fedcli.train("fedavg", noisy, rounds=2, work=tmp_path), by=["sex"])

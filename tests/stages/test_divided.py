@@ -211,7 +211,7 @@ def test_a_kind_is_a_kind(options):
             ["labels", "--client", "client-00=symmetric:0.5"],
         ),
         (
-            {"kind": "labels", "on": ["client-02"], "noise": "pair"},
+            {"kind": "labels", "on": ["client-02"], "change": "pair"},
             ["labels", "--kind", "pair", "--on", "client-02"],
         ),
     ],
@@ -240,23 +240,23 @@ def test_a_command_that_is_typed_again_makes_nothing_twice(work, tmp_path):
     noisy = fedcli.corrupt(kind="labels", work=tmp_path)
     again = fedcli.corrupt(kind="labels", work=tmp_path)
     assert again.path == noisy.path
-    attacked = fedcli.attack(kind="scale", work=tmp_path)
-    assert fedcli.attack(kind="scale", work=tmp_path).path == attacked.path
+    attacked = fedcli.corrupt(kind="clients", change="scale", work=tmp_path)
+    assert fedcli.corrupt(kind="clients", change="scale", work=tmp_path).path == attacked.path
 
 
 @pytest.mark.parametrize(
     ("options", "command"),
     [
-        ({}, ["--kind", "scale", "--clients", "1"]),
+        ({}, ["clients", "--kind", "scale"]),
         (
             {"on": ["client-00"], "strength": 3.0},
-            ["--kind", "scale", "--on", "client-00", "--strength", "3.0"],
+            ["clients", "--kind", "scale", "--strength", "3.0", "--on", "client-00"],
         ),
     ],
 )
 def test_the_recorded_attack_has_its_kind_and_its_attackers(clients, work, options, command):
-    result = fedcli.attack(clients, kind="scale", **options, work=work)
-    assert result.manifest.made_by == ["attack", *command]
+    result = fedcli.corrupt(clients, "clients", change="scale", **options, work=work)
+    assert result.manifest.made_by == ["corrupt", *command]
 
 
 def test_prepare_goes_on_as_far_as_it_is_asked(work):

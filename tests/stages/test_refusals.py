@@ -11,7 +11,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.figures.figure import Figure
 from fedcli.stages import corrupt, plot, train
 from fedcli.stages import evaluate as evaluation
-from fedcli.stages.options import AttackOptions, CorruptOptions, EvaluateOptions, TrainOptions
+from fedcli.stages.options import CorruptOptions, EvaluateOptions, TrainOptions
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +82,8 @@ def test_an_engine_that_reaches_no_sites_cannot_evaluate():
             "fedcli corrupt labels --kind symmetric --rate 0.2",
         ),
         (
-            {"kind": "gaussian", "noise": "pair"},
-            "--kind is for labels",
+            {"kind": "gaussian", "change": "pair"},
+            "--kind is for labels and clients",
             "fedcli corrupt labels --kind symmetric --rate 0.2",
         ),
         (
@@ -109,11 +109,11 @@ def test_an_engine_that_reaches_no_sites_cannot_evaluate():
         (
             {"kind": "attributes", "ratio": 0.5},
             "--ratio is for images and labels",
-            "attributes are hidden at every client, or those --on names",
+            "--on names the clients; --clients says how many of them attack",
         ),
         (
             {"match": "a", "severity": 2},
-            "--match finds the kind and strength of noise itself, and --severity is given",
+            "--match finds the kind and its strength itself, and --severity is given",
             "fedcli corrupt --match NAME --on NAME",
         ),
     ],
@@ -126,24 +126,24 @@ def test_corrupt_refuses_options_of_another_subject(options, sentence, hint):
     ("options", "sentence", "words"),
     [
         ({}, "no kind of attack is given", "label-flip"),
-        ({"kind": "backdor"}, "unknown attack 'backdor'", "backdoor"),
-        ({"kind": "scale", "target": "0"}, "--target is for backdoor", "add --kind backdoor"),
+        ({"change": "backdor"}, "unknown attack 'backdor'", "backdoor"),
+        ({"change": "scale", "target": "0"}, "--target is for backdoor", "add --kind backdoor"),
         (
-            {"kind": "scale", "flip": {"0": "1"}},
+            {"change": "scale", "flip": {"0": "1"}},
             "--flip is for label-flip",
             "add --kind label-flip",
         ),
     ],
 )
 def test_attack_refuses_options_of_another_kind(options, sentence, words):
-    result = refusal_of(corrupt.run_attack, AttackOptions(**options))
+    result = refusal_of(corrupt.run, CorruptOptions(kind="clients", **options))
     assert result[0] == sentence
     assert words in result[1]
 
 
 def test_the_target_of_an_attack_is_a_class(work):
-    options = AttackOptions(kind="backdoor", target="ten", work=work)
-    sentence, _ = refusal_of(corrupt.run_attack, options)
+    options = CorruptOptions(kind="clients", change="backdoor", target="ten", work=work)
+    sentence, _ = refusal_of(corrupt.run, options)
     assert sentence == "--target 'ten' is no class"
 
 
@@ -264,7 +264,7 @@ def test_a_figure_is_what_the_stand_in_has():
 
 def test_options_are_refused_as_flags_are_typed(work):
     options = CorruptOptions(kind="labels", work=work)
-    sentence, _ = refusal_of(corrupt.run, replace(options, noise="simetric"))
+    sentence, _ = refusal_of(corrupt.run, replace(options, change="simetric"))
     assert "simetric" in sentence
     with pytest.raises(UsageError):
         CorruptOptions(kind="labels", rate=1.5)

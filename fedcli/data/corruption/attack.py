@@ -46,6 +46,7 @@ from ..pool import LABELS
 from . import label_noise, mixture
 
 KEY = "attack"  # of a manifest's body
+WORD = "clients"  # in place of a kind of image corruption
 STRONGEST = 1e6
 
 

@@ -162,7 +162,7 @@ class Attached:
         read_json(
             profile,
             PROFILE,
-            "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md",
+            "give the profile.json that `fedcli site job nvflare` wrote, see docs/consortium.md",
         )
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
         # exit code of a process that could not attach, after which there is no other
