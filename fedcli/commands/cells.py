@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import console
+from ..common_options import WORK
 from ..errors import UsageError
 from ..options import Flag
 from ..runs.train_options import TrainOptions
@@ -90,11 +91,16 @@ def _read_seeds(text: str | None, options: TrainOptions) -> tuple[int, ...]:
 
 def _of_every_run(options: TrainOptions) -> TrainOptions:
     """The options that all runs share, without those of the call itself."""
-    usual = TrainOptions()
-    about_call = {}
-    for name in ("method", "data", "jobs", "at_once", "device", "work", "wait"):
-        about_call[name] = getattr(usual, name)
-    return replace(options, **about_call)
+    return replace(
+        options,
+        method=None,
+        data=None,
+        jobs=None,
+        at_once=None,
+        device="cpu",
+        work=WORK,
+        wait=False,
+    )
 
 
 def _say_needs(needs: Any, processes: int, *, as_json: bool) -> None:

@@ -64,6 +64,5 @@ register(
     label="FedAvg",
     about="every hospital trains the shared model; the models are averaged by number of "
     "images: the baseline",
-    families="drift",
-    is_first=True,
+    families="drift first",
 )

@@ -216,6 +216,5 @@ register(
     label="FedHEAL",
     about="keeps what hospitals with different scanners agree on, and helps those that are "
     "far from the average",
-    families="domain",
-    is_first=True,
+    families="domain first",
 )

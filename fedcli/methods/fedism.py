@@ -146,8 +146,7 @@ register(
     label="FedISM+",
     about="makes the model robust to noisy images, and gives more weight to hospitals "
     "where it is least stable",
-    families="noise",
-    is_first=True,
+    families="noise first",
 )
 register(
     "fedism",

@@ -64,6 +64,5 @@ register(
     label="Group DRO",
     about="gives more weight to the patient group with the highest loss, so that the "
     "worst-served one improves",
-    families="groups",
-    is_first=True,
+    families="groups first",
 )

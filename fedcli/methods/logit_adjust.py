@@ -44,7 +44,6 @@ register(
     label="Logit adjustment",
     about="corrects each hospital's loss for its class frequencies, so that rare diseases "
     "are not missed",
-    families="rare",
+    families="rare first",
     aliases=("logit-adjustment",),
-    is_first=True,
 )

@@ -119,11 +119,12 @@ class Method:
         return "\n\n".join(texts)
 
 
+FIRST = "first"  # among the families of a method that a newcomer begins with
 METHODS: dict[str, Method] = {}
 ALIASES: dict[str, str] = {}
 
 
-def register(  # noqa: PLR0913  # the facts of a method
+def register(
     name: str,
     local: Local,
     aggregator: Aggregator,
@@ -133,13 +134,12 @@ def register(  # noqa: PLR0913  # the facts of a method
     families: str = "",
     aliases: tuple[str, ...] = (),
     default_training: dict[str, Any] | None = None,
-    is_first: bool = False,
 ) -> None:
     """Put a method into the table; its options' defaults are the instances' own.
 
-    families: words of FAMILIES. Another method's name is refused; one that was registered by the
-    same module may be, as a notebook's cell is run again. is_first: a newcomer begins with it.
-    Raises ValueError.
+    families: words of FAMILIES, and FIRST where a newcomer begins with it. Another method's name
+    is refused; one that was registered by the same module may be, as a notebook's cell is run
+    again. Raises ValueError.
     """
     module = sys._getframe(1).f_globals["__name__"]
     table = extensions.table("methods", METHODS)
@@ -149,7 +149,8 @@ def register(  # noqa: PLR0913  # the facts of a method
         for word in (name, *aliases):
             if word in table or (usual and word in ALIASES):
                 raise ValueError(f"method {word!r} is registered twice")
-    family_words = tuple(families.split())
+    words = families.split()
+    family_words = tuple(word for word in words if word != FIRST)
     odd = set(family_words) - FAMILIES.keys()
     if odd:
         families_text = ", ".join(FAMILIES)
@@ -169,7 +170,7 @@ def register(  # noqa: PLR0913  # the facts of a method
         families=family_words,
         default_training=training,
         code=code_by_half,
-        is_first=is_first,
+        is_first=FIRST in words,
     )
     if usual:
         ALIASES.update(dict.fromkeys(aliases, name))
