@@ -59,8 +59,8 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "scores": 44800,
     "sites": 22500,
     "stages": 11600,
-    "system": 4600,
-    "the ground floor": 8200,
+    "system": 5000,
+    "the ground floor": 8300,
 }
 MOST_FILES = 21  # on one floor of a room
 ONE_EACH = "fedcli/methods", "fedcli/commands"  # a file for each method and command

@@ -108,7 +108,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                 daemon=not fresh,
             )
             # until it leaves Ctrl-C to this process: it would print a traceback
-            with interrupts.held_back(), _main_script(kept=forked):
+            with interrupts.held_back(), _main_script(inherited=forked):
                 process.start()
             far_end.close()
             self.processes.append(process)
@@ -417,12 +417,12 @@ def _save_at_end(words: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
-def _main_script(*, kept: bool) -> Iterator[None]:
+def _main_script(*, inherited: bool) -> Iterator[None]:
     """A process that starts here does not run the script again that calls fedcli, which it needs
-    nothing of. kept: a forked one has it already.
+    nothing of. inherited: a forked one has it already.
     """
     main = sys.modules["__main__"]
-    if not kept:
+    if not inherited:
         sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import toy_net, toy_shards
+from pool_clients import clients_of
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
@@ -56,7 +57,7 @@ def test_one_client_at_once_needs_no_other_engine():
 
 
 def test_a_pool_is_opened_by_its_name_and_closed():
-    with open_engine("pool:2", clients(), at_most=4) as engine:
+    with open_engine("pool:2", clients_of(resolve("fedavg")), at_most=4) as engine:
         assert isinstance(engine, WorkerPool)
         assert len(engine.workers.processes) == 2
     for process in engine.workers.processes:

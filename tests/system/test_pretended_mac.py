@@ -81,6 +81,7 @@ def digests(folder):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(sys.platform == "darwin", reason="is a Mac")
 def test_the_demo_and_the_three_lines_end_well(tmp_path):
     ends, folder = on_a_mac([DEMO, *CARD], tmp_path)
@@ -90,6 +91,7 @@ def test_the_demo_and_the_three_lines_end_well(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(sys.platform == "darwin", reason="is a Mac")
 def test_processes_that_are_not_forked_leave_the_same_bytes(tmp_path):
     ends, folder = on_a_mac(PROCESSES, tmp_path)

@@ -228,7 +228,7 @@ def page_faults(keep):
     )
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
+@pytest.mark.skipif(not shared_blocks.FORKS or platform.libc_ver()[0] != "glibc", reason="of glibc")
 def test_freed_memory_is_kept_for_what_comes_next():
     assert page_faults(keep=True) < 100  # the same pages again
 
