@@ -60,9 +60,22 @@ OF_TESTS = [  # folders of tests whose names say what they hold
     "models",
     "reproduce",
     "runs",
+    "stages",
     "system",
 ]
-SMALL_IN_TESTS = ["bench", "benchmarks", "federation", "io", "models", "runs", "system"]
+SMALL_IN_TESTS = [
+    "bench",
+    "benchmarks",
+    "federation",
+    "io",
+    "methods",
+    "metrics",
+    "models",
+    "reproduce",
+    "runs",
+    "stages",
+    "system",
+]
 NODES_PER_STATEMENT_IN_TESTS = 9.5
 SHARE_OF_VAGUE_IN_TESTS = 0.1
 NESTED_IN_TESTS = 6

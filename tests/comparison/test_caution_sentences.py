@@ -40,13 +40,18 @@ def decided(*runs, rounds=LAST5, metric=AREA, **options):
 
 
 def test_a_small_worst_group_decides_both_numbers_and_a_small_best_one_the_gap():
-    assert decided(run_of(f=even(0.6, FEW), m=0.8)) == WORST_AND_GAP
-    assert decided(run_of(f=0.6, m=even(0.8, FEW))) == {"gap"}
-    assert decided(run_of(f=0.6, m=0.8)) == set()
+    result = decided(run_of(f=even(0.6, FEW), m=0.8))
+    assert result == WORST_AND_GAP
+    result = decided(run_of(f=0.6, m=even(0.8, FEW)))
+    assert result == {"gap"}
+    result = decided(run_of(f=0.6, m=0.8))
+    assert result == set()
 
 
 def test_a_small_group_between_the_others_decides_nothing():
-    assert decided(run_of(f=0.6, m=0.8, other=even(0.7, FEW))) == set()
+    other = even(0.7, FEW)
+    result = decided(run_of(f=0.6, m=0.8, other=other))
+    assert result == set()
 
 
 def test_a_group_that_is_small_in_one_run_is_in_doubt_in_the_mean_over_runs():
@@ -87,32 +92,39 @@ def test_of_an_error_the_highest_is_the_worst(small_error, expected):
     ],
 )
 def test_what_has_no_scores_of_groups_is_not_decided(changed):
-    assert decided(run_of(f=even(0.6, FEW), m=0.8), **changed) == set()
+    result = decided(run_of(f=even(0.6, FEW), m=0.8), **changed)
+    assert result == set()
 
 
 def test_one_group_alone_has_no_gap_that_it_could_decide():
-    assert decided(run_of(f=even(0.6, FEW))) == set()
+    result = decided(run_of(f=even(0.6, FEW)))
+    assert result == set()
 
 
 def test_a_small_group_has_a_share_in_every_scaled_score():
-    between = run_of(f=0.6, m=0.8, other=even(0.7, FEW))
+    other = even(0.7, FEW)
+    between = run_of(f=0.6, m=0.8, other=other)
     assert cautions.has_small_group([between], "sex", AREA)
-    assert not cautions.has_small_group([run_of(f=0.6, m=0.8)], "sex", AREA)
+    runs = [run_of(f=0.6, m=0.8)]
+    assert not cautions.has_small_group(runs, "sex", AREA)
     assert not cautions.has_small_group([between], "race", AREA)
 
 
 def test_a_small_group_without_a_score_has_no_share():
     without = Score([None, None], [1, 2], 3, (), FEW)
-    assert not cautions.has_small_group([run_of(f=without, m=0.8)], "sex", AREA)
+    runs = [run_of(f=without, m=0.8)]
+    assert not cautions.has_small_group(runs, "sex", AREA)
 
 
 def test_columns_in_doubt_are_named_as_tables_name_them():
     run = run_of(f=even(0.6, FEW), m=0.8)
-    assert cautions.doubtful([run], [AREA], LAST5) == [
+    expected = [
         f"sex gap {AREA}",
         f"sex worst group {AREA}",
         f"sex ES-AUC ({AREA})",
     ]
+    result = cautions.doubtful([run], [AREA], LAST5)
+    assert result == expected
 
 
 def with_clients(**scores):
@@ -125,9 +137,9 @@ def with_clients(**scores):
 
 
 def test_small_clients_are_those_with_a_score_of_few_images_of_their_own():
-    run = with_clients(
-        north=even(0.6, FEW), south=even(0.7), east=Score([None], [2], 1, (), "1 image")
-    )
+    east = Score([None], [2], 1, (), "1 image")
+    north = even(0.6, FEW)
+    run = with_clients(north=north, south=even(0.7), east=east)
     assert cautions.small_clients(run, AREA) == {"north": FEW}
 
 
@@ -138,11 +150,14 @@ def test_a_client_that_is_shown_the_whole_test_set_is_never_small():
 
 
 def test_small_clients_put_the_spread_among_clients_in_doubt():
-    run = with_clients(north=even(0.6, FEW), south=even(0.7))
-    assert cautions.doubtful([run], [AREA], LAST5) == [
+    north = even(0.6, FEW)
+    run = with_clients(north=north, south=even(0.7))
+    expected = [
         f"std among clients {AREA}",
         f"worst among clients {AREA}",
     ]
+    result = cautions.doubtful([run], [AREA], LAST5)
+    assert result == expected
 
 
 def hidden_run():
@@ -167,13 +182,15 @@ def test_hidden_groups_are_said_once_whatever_the_number_of_runs():
         f"sex f: {HIDDEN}; without the scores of all groups there is no gap, worst group or "
         "equity-scaled AUC by sex."
     )
-    assert cautions.hidden_note([hidden_run(), hidden_run()]) == sentence
+    runs = [hidden_run(), hidden_run()]
+    assert cautions.hidden_note(runs) == sentence
     assert cautions.hidden_note([hidden_run()], "sex") == sentence
 
 
 def test_another_attribute_or_no_hidden_group_has_no_note():
     assert cautions.hidden_note([hidden_run()], "race") == ""
-    assert cautions.hidden_note([run_of(f=0.6, m=0.8)]) == ""
+    runs = [run_of(f=0.6, m=0.8)]
+    assert cautions.hidden_note(runs) == ""
     assert cautions.hidden_note([]) == ""
 
 
@@ -185,27 +202,34 @@ def test_each_attribute_with_hidden_groups_has_its_sentence():
 
 
 def test_reasons_of_several_test_sets_name_the_set():
+    clean = run_of(f=even(0.6, FEW), m=0.8)
+    noisy = run_of(f=even(0.5, "2 images"), m=0.8)
     sets = {
-        "clean": run_of(f=even(0.6, FEW), m=0.8),
-        "noisy": run_of(f=even(0.5, "2 images"), m=0.8),
+        "clean": clean,
+        "noisy": noisy,
     }
     assert small_in_sets(sets, "sex") == {"f": "3 images (clean); 2 images (noisy)"}
-    assert small_in_sets({"clean": sets["clean"]}, "sex") == {"f": FEW}
+    result = small_in_sets({"clean": sets["clean"]}, "sex")
+    assert result == {"f": FEW}
 
 
 def test_a_group_that_a_test_set_lacks_has_no_test_image_there():
-    sets = {"clean": run_of(f=0.6, m=0.8), "noisy": run_of(m=0.8)}
+    clean = run_of(f=0.6, m=0.8)
+    sets = {"clean": clean, "noisy": run_of(m=0.8)}
     assert small_in_sets(sets, "sex") == {"f": "no test image (noisy)"}
 
 
 def test_a_group_without_images_in_all_test_sets_is_left_out():
     empty = Score([None, None], [1, 2], 0, (), "no image")
-    sets = {"clean": run_of(f=empty, m=0.8), "noisy": run_of(f=empty, m=0.8)}
+    clean = run_of(f=empty, m=0.8)
+    noisy = run_of(f=empty, m=0.8)
+    sets = {"clean": clean, "noisy": noisy}
     assert small_in_sets(sets, "sex") == {}
 
 
 def test_hidden_groups_of_a_test_set_have_their_reason():
-    assert small_in_sets({"clean": hidden_run()}, "sex") == {"f": HIDDEN}
+    result = small_in_sets({"clean": hidden_run()}, "sex")
+    assert result == {"f": HIDDEN}
 
 
 def test_all_differences_in_decisions_are_in_doubt_where_any_group_is_small():
@@ -213,7 +237,8 @@ def test_all_differences_in_decisions_are_in_doubt_where_any_group_is_small():
     parity = [name for name in names if name.startswith(cautions.PARITY)]
     small = run_of(f=even(0.6, FEW), m=0.8)
     assert doubtful_decisions(small, "sex", names) == set(parity)
-    assert doubtful_decisions(run_of(f=0.6, m=0.8), "sex", names) == set()
+    scores = run_of(f=0.6, m=0.8)
+    assert doubtful_decisions(scores, "sex", names) == set()
 
 
 def levels(before, after):
@@ -242,7 +267,8 @@ def stuck_run(name, low, seed=0, **versions):
     for version, lowest in {"clean": low, **versions}.items():
         where = Where(version, metric="balanced_accuracy")
         table[where] = Score([0.4], [2], 60, (), "", lowest, 0.5, "percentile by image", 60)
-    scores = RunScores(**ABOUT | {"options": {"seed": seed}}, classes=["a", "b", "c"], table=table)
+    classes = ["a", "b", "c"]
+    scores = RunScores(**ABOUT | {"options": {"seed": seed}}, classes=classes, table=table)
     return Scored(Path(name), {}, scores)
 
 
@@ -256,7 +282,8 @@ def no_predictions(monkeypatch):
 
 @pytest.mark.usefixtures("no_predictions")
 def test_a_run_at_chance_has_its_number_and_its_bound():
-    assert cautions.at_chance([stuck_run("a", 0.3)]) == (
+    result = cautions.at_chance([stuck_run("a", 0.3)])
+    assert result == (
         "may be no better than chance (33.3 %) on clean images: balanced accuracy 40.0 % in the "
         "last round, its 95 % interval begins at 30.0 %. Try a higher --lr or more rounds"
     )
@@ -281,8 +308,10 @@ def test_both_kinds_of_images_have_a_clause():
 
 
 def test_a_run_above_chance_or_without_an_interval_has_no_caution():
-    assert cautions.at_chance([stuck_run("a", 0.39)]) == ""
-    assert cautions.at_chance([stuck_run("a", None)]) == ""
+    result = cautions.at_chance([stuck_run("a", 0.39)])
+    assert result == ""
+    result = cautions.at_chance([stuck_run("a", None)])
+    assert result == ""
 
 
 def test_test_images_of_one_class_have_no_chance_to_be_at():

@@ -20,17 +20,20 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fedavg(folder):
-    return scored(folder / "fedavg", model(0.5, 1))
+    logits = model(0.5, 1)
+    return scored(folder / "fedavg", logits)
 
 
 @pytest.fixture(scope="module")
 def fedheal(folder):
-    return heal(folder / "fedheal", model(2.5, 1))
+    logits = model(2.5, 1)
+    return heal(folder / "fedheal", logits)
 
 
 @pytest.fixture(scope="module")
 def other_seed(folder):
-    return heal(folder / "other-seed", model(2.5, 2), seed=9)
+    logits = model(2.5, 2)
+    return heal(folder / "other-seed", logits, seed=9)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,8 @@ def test_two_classes_have_the_metrics_of_a_binary_task(folder):
         logits = model(skill, 1, classes=2, y=labels)
         paths.append([scored(folder / f"two-{name}", logits, y=labels, by=())])
     compared = compare(*paths, metrics=["auc_binary"], resamples=50)
-    assert {row.metric for row in compared.rows} == {"auc_binary"}
+    result = {row.metric for row in compared.rows}
+    assert result == {"auc_binary"}
 
 
 def test_no_run_on_one_side_is_refused(fedavg):
@@ -89,7 +93,8 @@ def test_no_run_on_one_side_is_refused(fedavg):
 
 
 def test_two_runs_of_one_seed_in_a_system_are_refused(fedavg, folder, fedheal):
-    twin = scored(folder / "twin", model(0.5, 3))
+    logits = model(0.5, 3)
+    twin = scored(folder / "twin", logits)
     with pytest.raises(FedcliError, match="are of one system and the same seed"):
         compare([fedavg, twin], [fedheal])
 
@@ -98,13 +103,16 @@ def test_the_reference_comes_first_and_has_no_test(fedavg, fedheal):
     systems = {"fedheal": [fedheal], "fedavg": [fedavg]}
     reference, other = ordered(systems, "fedavg", "accuracy", "clean", resamples=50)
     assert (reference.name, reference.is_reference) == ("fedavg", True)
-    assert (reference.difference, reference.note, reference.warning) == (None, "the reference", "")
+    result = (reference.difference, reference.note, reference.warning)
+    assert result == (None, "the reference", "")
     assert (other.name, other.is_reference) == ("fedheal", False)
-    assert other.difference == pytest.approx(other.mean - reference.mean)
+    expected = pytest.approx(other.mean - reference.mean)
+    assert other.difference == expected
 
 
 def test_systems_without_a_common_seed_have_a_note_in_place_of_a_test(fedavg, other_seed, folder):
-    second = heal(folder / "other-seed-2", model(2.5, 3), seed=10)
+    logits = model(2.5, 3)
+    second = heal(folder / "other-seed-2", logits, seed=10)
     systems = {"fedavg": [fedavg], "fedheal": [other_seed, second]}
     _, other = ordered(systems, "fedavg", "accuracy", "clean", resamples=50)
     assert other.difference is None
@@ -162,7 +170,8 @@ def test_the_fewest_samples_of_the_tested_pairs_are_remembered(leads):
 
 def test_a_pair_without_a_test_is_remembered_as_such(fedavg, folder):
     others = [heal(folder / f"lone-{seed}", model(1, seed), seed=seed) for seed in (20, 21)]
-    leads = Leads([read([fedavg]), read(others)], ["accuracy"])
+    systems = [read([fedavg]), read(others)]
+    leads = Leads(systems, ["accuracy"])
     assert leads.test(ACCURACY, 0, 1, comparisons=1) is None
     assert leads._rows == {(0, 1, ACCURACY): None}
 

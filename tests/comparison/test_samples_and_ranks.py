@@ -21,8 +21,10 @@ def test_seeds_are_counted_by_run_and_folds_by_test_set(over, sets, count):
 
 def test_each_fold_has_the_mean_of_its_runs_and_each_seed_its_own_number():
     folds = sample("folds", 0, 1, 1, 2)
-    assert folds.means([0.1, 0.2, 0.4, 0.5]) == pytest.approx([0.1, 0.3, 0.5])
-    assert sample("seeds", 0, 0).means([0.1, 0.2]) == [0.1, 0.2]
+    result = folds.means([0.1, 0.2, 0.4, 0.5])
+    assert result == pytest.approx([0.1, 0.3, 0.5])
+    result = sample("seeds", 0, 0).means([0.1, 0.2])
+    assert result == [0.1, 0.2]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,8 @@ def test_unlike_numbers_of_runs_are_counted_in_the_order_of_the_folds():
 
 
 def test_equal_keys_have_equal_numbers():
-    assert numbered([b"x", b"y", b"x", b"z"]) == [0, 1, 0, 2]
+    result = numbered([b"x", b"y", b"x", b"z"])
+    assert result == [0, 1, 0, 2]
 
 
 def run_on(dataset, label="M", **settings):
@@ -55,7 +58,8 @@ def test_methods_that_every_dataset_has_once_are_ranked_in_the_order_of_datasets
         (run_on("chest"), 0.8),
         (run_on("chest", "only here"), 0.9),
     ]
-    assert by_method(systems) == {"M": [0.7, 0.8], "N": [0.6, 0.5]}
+    expected = {"M": [0.7, 0.8], "N": [0.6, 0.5]}
+    assert by_method(systems) == expected
 
 
 def test_a_method_twice_on_a_dataset_is_left_out():
@@ -65,10 +69,12 @@ def test_a_method_twice_on_a_dataset_is_left_out():
 
 def test_settings_of_a_method_are_in_its_name_where_it_has_several():
     systems = [(run_on("skin", q=1), 0.7), (run_on("skin", q=2), 0.8), (run_on("skin", "N"), 0.6)]
-    assert by_method(systems) == {"M (q=1)": [0.7], "M (q=2)": [0.8], "N": [0.6]}
+    expected = {"M (q=1)": [0.7], "M (q=2)": [0.8], "N": [0.6]}
+    assert by_method(systems) == expected
 
 
 def test_the_test_in_words_names_the_pairs_that_differ():
+    differ = [("A", "B"), ("A", "C")]
     ranks = Ranks(
         metric="accuracy",
         datasets=12,
@@ -78,7 +84,7 @@ def test_the_test_in_words_names_the_pairs_that_differ():
         degrees=(2, 22),
         p=0.00123,
         critical_difference=0.957,
-        differ=[("A", "B"), ("A", "C")],
+        differ=differ,
         enough=3,
     )
     assert ranks.said == (
@@ -103,5 +109,7 @@ def test_few_datasets_have_a_caution_and_full_agreement_an_infinite_f():
 
 def test_low_scores_are_ranked_first_where_they_are_better():
     scores = {"A": [0.9, 0.8], "B": [0.8, 0.7]}
-    assert list(friedman("accuracy", scores).ranks) == ["A", "B"]
-    assert list(friedman("error", scores, lower=True).ranks) == ["B", "A"]
+    result = list(friedman("accuracy", scores).ranks)
+    assert result == ["A", "B"]
+    result = list(friedman("error", scores, lower=True).ranks)
+    assert result == ["B", "A"]

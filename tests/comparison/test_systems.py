@@ -21,9 +21,11 @@ SEX = Where("clean", attribute="sex", metric="accuracy")
 
 
 def run_scores(**changed):
+    dataset = Stage("d", {"seed": 0, "size": 32})
+    partition = Stage("p", {"seed": 0, "dirichlet": 1.0})
     data = {
-        "dataset": Stage("d", {"seed": 0, "size": 32}),
-        "partition": Stage("p", {"seed": 0, "dirichlet": 1.0}),
+        "dataset": dataset,
+        "partition": partition,
         "corruption": None,
     }
     facts = {"options": {"seed": 3, "lr": 0.1}, "data": data, "settings": {"mu": 0.5}}
@@ -31,7 +33,8 @@ def run_scores(**changed):
 
 
 def scored(name="a", **changed):
-    return Scored(Path(name), {}, run_scores(**changed))
+    scores = run_scores(**changed)
+    return Scored(Path(name), {}, scores)
 
 
 def with_data(**stages):
@@ -75,18 +78,20 @@ def test_everything_else_is(changed):
 
 
 def test_facts_of_a_network_that_tables_do_not_name_are_no_part_of_a_system():
-    assert scored(model={"parameters": 10}).identity == scored().identity
+    result = scored(model={"parameters": 10}).identity
+    assert result == scored().identity
 
 
 def test_runs_are_paired_by_all_their_seeds_and_their_fold():
     fold = {"dataset": {"seed": 0, "fold": 1}, "partition": {"seed": 2}}
     run = scored(data=with_data(**fold))
-    assert json.loads(run.draw) == {
+    expected = {
         "dataset fold": 1,
         "dataset seed": 0,
         "partition seed": 2,
         "seed": 3,
     }
+    assert json.loads(run.draw) == expected
     assert run.fold == 1
     assert run.seed == 3
 
@@ -113,22 +118,26 @@ def test_a_run_without_a_data_set_has_no_fold_and_no_hash():
 
 
 def test_options_of_data_have_their_stage_in_front():
-    assert systems.data_options(run_scores()) == {
+    expected = {
         "dataset seed": 0,
         "dataset size": 32,
         "partition seed": 0,
         "partition dirichlet": 1.0,
     }
+    assert systems.data_options(run_scores()) == expected
 
 
 def test_settled_options_are_sorted_and_without_draws_and_named_ones():
     options = {"seed": 1, "lr": 0.1, "dataset fold": 2, "dataset size": 32, "beta": 3}
-    assert list(settled(options, without=["size"]).items()) == [("beta", 3), ("lr", 0.1)]
+    result = list(settled(options, without=["size"]).items())
+    assert result == [("beta", 3), ("lr", 0.1)]
     assert identity(options) == '{"beta": 3, "dataset size": 32, "lr": 0.1}'
 
 
 def test_items_of_equal_keys_come_together_in_the_order_of_the_first():
-    assert grouped([3, 1, 4, 2, 7], lambda number: number % 2) == [[3, 1, 7], [4, 2]]
+    result = grouped([3, 1, 4, 2, 7], lambda number: number % 2)
+    expected = [[3, 1, 7], [4, 2]]
+    assert result == expected
 
 
 @pytest.mark.parametrize(
@@ -148,26 +157,31 @@ def test_a_value_is_written_briefly(value, text):
 
 
 def test_settings_of_one_method_are_compared_one_by_one():
-    other = run_scores(settings={"mu": 0.5, "tau": 2.0}, options={"seed": 3, "lr": 0.2})
-    assert settings(run_scores(), other) == [
+    options = {"seed": 3, "lr": 0.2}
+    other = run_scores(settings={"mu": 0.5, "tau": 2.0}, options=options)
+    expected = [
         {"what": "lr", "a": "0.1", "b": "0.2"},
         {"what": "tau", "a": "-", "b": "2"},
     ]
+    assert settings(run_scores(), other) == expected
 
 
 def test_settings_of_another_method_are_one_text_without_the_rule():
     other = run_scores(method="n", label="N", settings={"rule": "released", "tau": 2})
-    assert settings(run_scores(), other) == [
+    expected = [
         {"what": "method", "a": "M", "b": "N"},
         {"what": "method settings", "a": "mu=0.5", "b": "tau=2"},
     ]
+    assert settings(run_scores(), other) == expected
     without = run_scores(method="n", label="N", settings={})
-    assert settings(run_scores(), without)[-1]["b"] == "none"
+    result = settings(run_scores(), without)[-1]["b"]
+    assert result == "none"
 
 
 def test_test_images_from_elsewhere_are_named_with_their_hash():
     differences = settings(run_scores(), run_scores(external=EXTERNAL))
-    assert differences == [{"what": "tested on", "a": "-", "b": "other 01234567"}]
+    expected = [{"what": "tested on", "a": "-", "b": "other 01234567"}]
+    assert differences == expected
 
 
 def test_samples_and_real_data_are_not_compared():
@@ -194,7 +208,8 @@ def groups_of(female, male, rounds=(5, 6)):
 def test_a_score_is_of_all_images_of_a_group_or_between_groups():
     run = groups_of([0.4, 0.5], [0.8, 0.6])
     assert run.score(CLEAN).values == [0.5, 0.7]
-    assert run.score(SEX._replace(group="male")).values == [0.8, 0.6]
+    result = run.score(SEX._replace(group="male")).values
+    assert result == [0.8, 0.6]
     gap = run.score(SEX._replace(measure="gap"))
     assert gap.values == pytest.approx([0.4, 0.1])
     assert run.score(CLEAN._replace(metric="f1_macro")) is None
@@ -212,15 +227,19 @@ def test_a_group_without_a_score_in_a_round_has_no_mean():
     female = SEX._replace(group="female")
     assert run.number(female) is None
     assert run.rounds(female) is None
-    assert run.rounds(SEX._replace(group="male")) == [0.8, 0.6]
+    result = run.rounds(SEX._replace(group="male"))
+    assert result == [0.8, 0.6]
 
 
 def test_the_nested_form_of_a_run_has_its_numbers_by_path():
     run = groups_of([0.4, 0.5], [0.8, 0.6])
-    assert run.nested["versions"]["clean"]["accuracy"]["last"] == 0.7
+    result = run.nested["versions"]["clean"]["accuracy"]["last"]
+    assert result == 0.7
 
 
 def test_a_run_that_only_its_label_tells_apart_is_another_system():
     one = scored()
-    two = replace(one, scores=replace(one.scores, label="M, tuned"))
-    assert len(grouped([one, two], lambda run: run.identity)) == 2
+    scores = replace(one.scores, label="M, tuned")
+    two = replace(one, scores=scores)
+    result = len(grouped([one, two], lambda run: run.identity))
+    assert result == 2

@@ -73,7 +73,8 @@ def test_both_bounds_of_an_interval_have_signs(row, text):
 def test_a_difference_of_these_models_counts_where_there_are_few_seeds(
     conclusion, samples, expected
 ):
-    assert significant(Difference(verdict=conclusion, samples=samples)) is expected
+    row = Difference(verdict=conclusion, samples=samples)
+    assert significant(row) is expected
 
 
 @pytest.mark.parametrize(
@@ -81,12 +82,14 @@ def test_a_difference_of_these_models_counts_where_there_are_few_seeds(
     [(INCONCLUSIVE, None, True), (INCONCLUSIVE, 0.4, False), (None, None, False)],
 )
 def test_a_row_is_untested_where_there_is_no_p_over_patients(conclusion, p, expected):
-    assert is_untested(Difference(verdict=conclusion, p_holm=p)) is expected
+    row = Difference(verdict=conclusion, p_holm=p)
+    assert is_untested(row) is expected
 
 
 def test_the_sample_of_a_table_is_that_of_the_rows_that_have_one():
     assert sampled([]) == "seeds"
-    assert sampled([Difference(), Difference(over="folds")]) == "folds"
+    rows = [Difference(), Difference(over="folds")]
+    assert sampled(rows) == "folds"
 
 
 @pytest.mark.parametrize(

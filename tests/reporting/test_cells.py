@@ -82,7 +82,8 @@ def test_rounding_keeps_the_number_and_rounds_its_spread_too():
     rounded = cell.rounded(1)
     assert (rounded.text, rounded.spread) == ("12.3", "5.7")
     assert (rounded.number, rounded.std) == (cell.number, cell.std)
-    assert Cell("text").rounded(1) == Cell("text")
+    result = Cell("text").rounded(1)
+    assert result == Cell("text")
 
 
 @pytest.mark.parametrize(
@@ -118,8 +119,10 @@ def table_of(*shares, unit="%"):
 )
 def test_shares_have_two_digits_where_every_spread_is_below_a_point(shares, texts):
     table = table_of(*shares)
-    assert [row[0].text for row in table.rows] == texts
-    assert table.digits == len(texts[0].partition(".")[2])
+    result = [row[0].text for row in table.rows]
+    assert result == texts
+    expected = len(texts[0].partition(".")[2])
+    assert table.digits == expected
 
 
 def test_numbers_of_another_unit_keep_their_digits():
@@ -131,26 +134,31 @@ def test_numbers_of_another_unit_keep_their_digits():
 def test_a_part_of_a_table_has_its_columns_in_the_order_that_is_asked_for():
     table = ReportTable.of("title", ["a", "b", "c"], rows("1 2 3; 4 5 6"), "legend")
     part = table.part([2, 0])
-    assert [column.name for column in part.columns] == ["c", "a"]
-    assert texts(part) == [["3", "1"], ["6", "4"]]
+    result = [column.name for column in part.columns]
+    assert result == ["c", "a"]
+    expected = [["3", "1"], ["6", "4"]]
+    assert texts(part) == expected
     assert (part.title, part.legend) == ("title", "legend")
 
 
 def test_second_lines_of_cells_become_rows():
     published = replace(Cell("50.0"), below=Cell("48.0"))
     table = ReportTable.of("", ["name", "AUC"], [["FedAvg", published], ["FedHEAL", Cell("9.0")]])
-    assert texts(table.unfolded()) == [["FedAvg", "50.0"], ["", "48.0"], ["FedHEAL", "9.0"]]
+    expected = [["FedAvg", "50.0"], ["", "48.0"], ["FedHEAL", "9.0"]]
+    assert texts(table.unfolded()) == expected
 
 
 def test_a_column_is_numeric_where_its_texts_are_numbers_or_dashes():
     table = ReportTable.of("", ["name", "runs", "none"], [["FedAvg", 3, None], ["B", 4, None]])
     assert table.numeric == [False, True, True]
-    assert ReportTable.of("", ["name"], []).cells == [()]
+    result = ReportTable.of("", ["name"], []).cells
+    assert result == [()]
 
 
 def test_columns_that_are_alike_differ_in_their_names():
     columns = heads("a", "b", unit="%", lower=True)
-    assert [column.name for column in columns] == ["a", "b"]
+    result = [column.name for column in columns]
+    assert result == ["a", "b"]
     assert {column.unit for column in columns} == {"%"}
     assert all(column.lower for column in columns)
 

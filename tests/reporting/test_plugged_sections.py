@@ -34,8 +34,10 @@ def _packages(monkeypatch):
 def test_a_section_of_a_package_has_a_name_of_its_own_and_titles():
     (section,) = sections.of_packages(["readings"], ["FedAvg", "FedHEAL"])
     assert section.name == "package-readings"
-    assert [table.title for table in section.tables] == ["Readings", "Own title"]
-    assert texts(section.tables[0]) == [["FedAvg"], ["FedHEAL"]]
+    result = [table.title for table in section.tables]
+    assert result == ["Readings", "Own title"]
+    result = texts(section.tables[0])
+    assert result == [["FedAvg"], ["FedHEAL"]]
 
 
 @pytest.mark.parametrize(

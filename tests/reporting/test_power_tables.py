@@ -26,22 +26,28 @@ def heads_of(table):
 
 
 def test_each_group_has_its_images_and_half_widths_in_points():
-    (table,) = power.tables({"sex": {"groups": [GROUP], "gaps": []}}, "ill")
+    sex = {"groups": [GROUP], "gaps": []}
+    (table,) = power.tables({"sex": sex}, "ill")
     assert table.title == "Expected intervals on test images: ill"
-    assert heads_of(table)[:5] == ["attribute", "group", "images", "patients", "with ill"]
-    assert [column.name for column in table.columns[5:]] == [
+    expected = ["attribute", "group", "images", "patients", "with ill"]
+    assert heads_of(table)[:5] == expected
+    result = [column.name for column in table.columns[5:]]
+    assert result == [
         "± sensitivity",
         "± specificity",
         "± AUC",
     ]
-    assert texts(table) == [["sex", "f", "1,200", "60", "20", "12.5", "-", "6.2"]]
+    expected = [["sex", "f", "1,200", "60", "20", "12.5", "-", "6.2"]]
+    assert texts(table) == expected
     assert table.legend == power.WIDTHS
 
 
 def test_gaps_between_two_groups_have_a_table_where_there_are_any():
-    _, table = power.tables({"sex": {"groups": [GROUP], "gaps": [GAP]}}, "ill")
+    sex = {"groups": [GROUP], "gaps": [GAP]}
+    _, table = power.tables({"sex": sex}, "ill")
     assert table.title == "Detectable gaps on test images: ill"
-    assert texts(table) == [["sex", "f", "m", "25.0", "-"]]
+    expected = [["sex", "f", "m", "25.0", "-"]]
+    assert texts(table) == expected
     assert table.legend == power.GAPS
 
 

@@ -50,7 +50,8 @@ def groups(attribute="sex", version="clean", metric=AREA, **values):
 
 
 def run_of(table, **facts):
-    return Scored(Path("nowhere") / "scores.json", {}, scores_of(table, **facts))
+    path = Path("nowhere") / "scores.json"
+    return Scored(path, {}, scores_of(table, **facts))
 
 
 def heads_of(table):
@@ -58,7 +59,8 @@ def heads_of(table):
 
 
 def test_a_group_has_its_images_and_its_score_and_a_small_one_a_mark():
-    (table,) = single_runs.by_group(run_of(groups(f=one(0.625, 3, FEW), m=0.75)))
+    run = run_of(groups(f=one(0.625, 3, FEW), m=0.75))
+    (table,) = single_runs.by_group(run)
     assert table.title == "FedAvg, last round: AUC, one-vs-one in %, 95 % interval, by sex"
     assert heads_of(table) == ["sex", "images", "clean"]
     lines = texts(table)
@@ -74,7 +76,8 @@ def test_the_seed_and_another_metric_are_in_the_title():
 
 def test_an_interval_of_the_last_round_stands_behind_the_score():
     interval = {"low": 0.5, "high": 0.75, "interval": "percentile by image", "units": 40}
-    (table,) = single_runs.by_group(run_of(groups(f=one(0.625, **interval), m=0.75)))
+    run = run_of(groups(f=one(0.625, **interval), m=0.75))
+    (table,) = single_runs.by_group(run)
     assert texts(table)[0] == ["f", "40", "62.5 (50.0 to 75.0)"]
 
 
@@ -105,13 +108,16 @@ def test_a_loss_is_positive_where_corruption_makes_a_score_worse(clean, corrupte
 
 def test_hidden_groups_have_no_number_of_images():
     hidden = one(None, 0, f"5 images {BY_POLICIES}")
-    (table,) = single_runs.by_group(run_of(groups(f=hidden, m=0.75)))
+    run = run_of(groups(f=hidden, m=0.75))
+    (table,) = single_runs.by_group(run)
     assert texts(table)[0] == ["f", "hidden", "-"]
 
 
 def test_the_worst_group_of_each_attribute_is_a_sentence():
-    run = run_of(groups(f=0.625, m=0.75) | groups("race", b=0.5, w=0.5))
-    assert list(single_runs.worst_groups(run)) == [
+    table = groups(f=0.625, m=0.75) | groups("race", b=0.5, w=0.5)
+    run = run_of(table)
+    result = list(single_runs.worst_groups(run))
+    assert result == [
         "worst group by sex on clean images, last round: f, 62.5 % AUC, one-vs-one; gap 12.5 points",
         "no group by race on clean images, last round, scores lower than another: 50.0 % AUC, "
         "one-vs-one",
@@ -119,19 +125,22 @@ def test_the_worst_group_of_each_attribute_is_a_sentence():
 
 
 def test_one_group_alone_is_not_the_worst():
-    assert list(single_runs.worst_groups(run_of(groups(f=0.625)))) == []
+    run = run_of(groups(f=0.625))
+    assert list(single_runs.worst_groups(run)) == []
 
 
 def test_small_groups_and_clients_are_named_once():
     table = groups(f=one(0.5, 3, FEW), m=0.75)
     table[Where("clean", client="north", metric=AREA)] = one(0.5, 2, "2 images")
-    scores = scores_of(table, clients={"north": Client("clean", "own")})
+    clients = {"north": Client("clean", "own")}
+    scores = scores_of(table, clients=clients)
     assert single_runs.unreliable([scores, scores]) == "† not reliable: sex f (3 images)."
     assert single_runs.unreliable([scores], clients=True) == (
         "† not reliable: sex f (3 images), client north (2 images)."
     )
     assert single_runs.unreliable([scores], "race") == ""
-    assert single_runs.unreliable([scores_of({})]) == ""
+    runs = [scores_of({})]
+    assert single_runs.unreliable(runs) == ""
 
 
 def with_severities(*levels):
@@ -151,15 +160,17 @@ SEVERE = with_severities(("3", True, True), ("1", True, False), ("5", False, Fal
 
 
 def test_severities_are_lines_in_rising_order_after_the_clean_images():
-    (table,) = single_runs.by_severity([("FedAvg", SEVERE)], [AREA])
+    runs = [("FedAvg", SEVERE)]
+    (table,) = single_runs.by_severity(runs, [AREA])
     assert table.title == "Severities"
     assert heads_of(table) == ["test images", "severity", "in training", "AUC, one-vs-one"]
-    assert texts(table) == [
+    expected = [
         ["clean", "-", "-", "70.0"],
         ["motion blur", "1", "another severity", "60.0"],
         ["motion blur", "3", "this severity", "40.0"],
         ["motion blur", "5", "unseen", "20.0"],
     ]
+    assert texts(table) == expected
     assert table.legend == single_runs.SEVERITIES
 
 
@@ -170,18 +181,23 @@ def test_several_runs_with_severities_are_named():
 
 
 def test_a_score_that_a_severity_does_not_have_is_a_dash():
-    (table,) = single_runs.by_severity([("FedAvg", SEVERE)], ["f1_macro"])
-    assert [line[-1] for line in texts(table)] == ["-"] * 4
+    runs = [("FedAvg", SEVERE)]
+    (table,) = single_runs.by_severity(runs, ["f1_macro"])
+    result = [line[-1] for line in texts(table)]
+    assert result == ["-"] * 4
 
 
 def test_groups_are_columns_beside_their_gap_at_each_severity():
-    (table,) = single_runs.by_severity_and_group([("", SEVERE), ("x", scores_of({}))])
+    runs = [("", SEVERE), ("x", scores_of({}))]
+    (table,) = single_runs.by_severity_and_group(runs)
     assert table.title == "AUC, one-vs-one by severity and sex: FedAvg"
-    assert heads_of(table) == ["test images", "severity", "f", "m", "gap"]
-    assert texts(table)[:2] == [
+    expected = ["test images", "severity", "f", "m", "gap"]
+    assert heads_of(table) == expected
+    expected = [
         ["clean", "-", "50.0", "87.5", "37.5"],
         ["motion blur", "1", "50.0", "75.0", "25.0"],
     ]
+    assert texts(table)[:2] == expected
 
 
 def test_the_success_of_a_backdoor_has_a_line_for_each_run():
@@ -205,7 +221,8 @@ def crossed():
         ("south", "south"): 1.0,
     }
     for (trained, tested), value in numbers.items():
-        where = Where("clean", model=f"{TRAINED_AT}{trained}", client=tested, metric=AREA)
+        model = f"{TRAINED_AT}{trained}"
+        where = Where("clean", model=model, client=tested, metric=AREA)
         table[where] = one(value, 12)
     return scores_of(table)
 
@@ -214,7 +231,8 @@ def test_models_are_rows_and_test_images_columns_of_a_cross_site_test():
     (table,) = single_runs.cross_site([("", crossed()), ("other", scores_of({}))])
     assert table.title == "Trained at and tested on: AUC, one-vs-one, FedAvg"
     assert heads_of(table) == ["trained at", "north [12]", "south [12]"]
-    assert texts(table) == [["north", "75.0", "50.0"], ["south", "25.0", "100.0"]]
+    expected = [["north", "75.0", "50.0"], ["south", "25.0", "100.0"]]
+    assert texts(table) == expected
     assert table.legend == single_runs.CROSS_SITE
 
 
@@ -256,7 +274,8 @@ def test_an_adapted_model_has_its_change_below_the_model_as_trained():
 )
 def test_changes_whose_interval_excludes_0_are_named(change, words):
     (table,) = adapted_tables(adapted_score(AS_TRAINED), adapted_score("bn", **change))
-    assert table.legend == f"{words} {single_runs.ADAPTED}"
+    expected = f"{words} {single_runs.ADAPTED}"
+    assert table.legend == expected
 
 
 def test_groups_and_their_gap_have_a_table_of_their_own():
@@ -269,7 +288,7 @@ def test_groups_and_their_gap_have_a_table_of_their_own():
     whole, by_sex = adapted_tables(*scores)
     assert whole.legend == single_runs.SAME
     assert by_sex.title == "Adapted to the clean test images: FedAvg, by sex"
-    assert [line[:2] for line in texts(by_sex)] == [
+    expected = [
         [f"f, {AS_TRAINED}", "1,200"],
         ["f, bn", ""],
         [f"m, {AS_TRAINED}", "1,200"],
@@ -277,6 +296,8 @@ def test_groups_and_their_gap_have_a_table_of_their_own():
         [f"gap, {AS_TRAINED}", ""],
         ["gap, bn", ""],
     ]
+    result = [line[:2] for line in texts(by_sex)]
+    assert result == expected
 
 
 def test_a_small_group_that_decides_the_gap_marks_both():
@@ -284,11 +305,13 @@ def test_a_small_group_that_decides_the_gap_marks_both():
     for group, value in (("f", 0.5), ("m", 0.75), ("", 0.25)):
         scores.append(adapted_score(AS_TRAINED, group, attribute="sex", value=value))
     (table,) = adapted_tables(*scores, table=groups(f=one(0.5, 3, FEW), m=0.75))
-    assert [line[0] for line in texts(table)] == [
+    expected = [
         f"f†, {AS_TRAINED}",
         f"m, {AS_TRAINED}",
         f"gap†, {AS_TRAINED}",
     ]
+    result = [line[0] for line in texts(table)]
+    assert result == expected
 
 
 def test_a_group_without_a_score_has_no_line():
@@ -297,7 +320,8 @@ def test_a_group_without_a_score_has_no_line():
         adapted_score("bn", "f", attribute="sex", value=None),
         adapted_score(AS_TRAINED, "m", attribute="sex"),
     )
-    assert [line[0] for line in texts(table)] == [f"m, {AS_TRAINED}"]
+    result = [line[0] for line in texts(table)]
+    assert result == [f"m, {AS_TRAINED}"]
 
 
 def test_accuracy_finds_no_room_in_a_table_of_groups():
@@ -313,8 +337,10 @@ def test_the_class_prior_is_a_table_in_the_order_of_the_classes():
     _, table = adapted_tables(adapted_score(AS_TRAINED), prior={"clean": shares})
     assert table.title == "Class prior: FedAvg"
     assert heads_of(table) == ["images", "a", "b", "c"]
-    assert texts(table) == [["clean", "50.0", "37.5", "12.5"]]
+    expected = [["clean", "50.0", "37.5", "12.5"]]
+    assert texts(table) == expected
 
 
 def test_a_run_that_was_not_adapted_has_no_table():
-    assert list(single_runs.adapted([("", scores_of({}))])) == []
+    result = list(single_runs.adapted([("", scores_of({}))]))
+    assert result == []

@@ -14,26 +14,29 @@ from fedcli.runs.scoring import curve
 GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
 
 
+REFUSED_PATHS = [
+    ("dataset", "known: among_clients, "),
+    ("version/clean/accuracy", "did you mean 'versions'?"),
+    ("versions/clean", "it goes on there with one of: accuracy, "),
+    ("versions/clean/acuracy", "did you mean 'accuracy'?"),
+    ("versions/clean/accuracy/first", "known: last, mean_last5, per_round, std_last5"),
+    ("versions/corrupted/accuracy", "its data have no corrupt stage"),
+    ("versions/average/accuracy", "its data have no corrupt stage"),
+    ("versions/*", "known: clean"),
+    ("single_site", "known: among_clients, "),
+    ("groups/domian/clean/each/accuracy/usps", "did you mean 'domain'?"),
+    ("groups/domain/clean/each/accuracy", "it goes on there with one of: a name of your data"),
+    ("clients/*/auc", "known: accuracy, "),
+    ("among_clients/accuracy", "it goes on there with one of: mean, std, worst"),
+    ("shots/versions/clean/middle", "known: all, balanced_accuracy, head, medium, tail"),
+    ("bytes/upp", "did you mean 'up'?"),
+    ("best_on_validation/validation", "write val = 0.1"),
+]
+
+
 @pytest.mark.parametrize(
     ("score_path", "hint"),
-    [
-        ("dataset", "known: among_clients, "),
-        ("version/clean/accuracy", "did you mean 'versions'?"),
-        ("versions/clean", "it goes on there with one of: accuracy, "),
-        ("versions/clean/acuracy", "did you mean 'accuracy'?"),
-        ("versions/clean/accuracy/first", "known: last, mean_last5, per_round, std_last5"),
-        ("versions/corrupted/accuracy", "its data have no corrupt stage"),
-        ("versions/average/accuracy", "its data have no corrupt stage"),
-        ("versions/*", "known: clean"),
-        ("single_site", "known: among_clients, "),
-        ("groups/domian/clean/each/accuracy/usps", "did you mean 'domain'?"),
-        ("groups/domain/clean/each/accuracy", "it goes on there with one of: a name of your data"),
-        ("clients/*/auc", "known: accuracy, "),
-        ("among_clients/accuracy", "it goes on there with one of: mean, std, worst"),
-        ("shots/versions/clean/middle", "known: all, balanced_accuracy, head, medium, tail"),
-        ("bytes/upp", "did you mean 'up'?"),
-        ("best_on_validation/validation", "write val = 0.1"),
-    ],
+    REFUSED_PATHS,
 )
 def test_a_column_is_a_number_of_scores_json(tmp_path, score_path, hint):
     text = TINY.replace('dataset = "toy"', GROUPED, 1).replace(

@@ -42,15 +42,18 @@ def test_shares_are_in_percent_where_that_is_asked_for_and_megabytes_stay(tmp_pa
     assert result == [0.25]
 
 
+REFUSED_OPTIONS = [
+    ({}, "which recipe?"),
+    ({"recipe": "fedheal"}, "fedheal is a paper, not a recipe"),
+    ({"recipe": "fedheal-table2", "jobs": 2, "at_once": 2}, "--jobs and --at-once exclude"),
+    ({"recipe": "fedheal-table2", "cells": "3/2"}, "--cells '3/2' is no part"),
+    ({"recipe": "fedheal-table2", "scale": "tiny"}, "--scale='tiny' is not one of paper"),
+]
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [
-        ({}, "which recipe?"),
-        ({"recipe": "fedheal"}, "fedheal is a paper, not a recipe"),
-        ({"recipe": "fedheal-table2", "jobs": 2, "at_once": 2}, "--jobs and --at-once exclude"),
-        ({"recipe": "fedheal-table2", "cells": "3/2"}, "--cells '3/2' is no part"),
-        ({"recipe": "fedheal-table2", "scale": "tiny"}, "--scale='tiny' is not one of paper"),
-    ],
+    REFUSED_OPTIONS,
 )
 def test_what_cannot_be_reproduced_is_said(options, sentence):
     with pytest.raises(UsageError, match=sentence.replace("?", r"\?")):

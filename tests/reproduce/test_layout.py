@@ -18,16 +18,19 @@ from fedcli.reproduction.tables.agreement import FEW, OUTSIDE, UNKNOWN, WITHIN
 VERDICTS = WITHIN, OUTSIDE, FEW, UNKNOWN
 
 
+NAMES_WITH_WORDS = [
+    ("race Delta Avg AUC", ("Avg", "Delta Avg"), "race AUC", "Delta Avg"),
+    ("non-IID Head", ("IID", "non-IID"), "Head", "non-IID"),
+    ("ICH noise, std of AUC", ("ICH",), "noise, std of AUC", "ICH"),
+    ("FedISM, ratio=0.3", ("ratio=0.3",), "FedISM", "ratio=0.3"),
+    ("Average AUC", ("Avg",), "Average AUC", ""),
+    ("mean", ("mean",), "", "mean"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "words", "rest", "word"),
-    [
-        ("race Delta Avg AUC", ("Avg", "Delta Avg"), "race AUC", "Delta Avg"),
-        ("non-IID Head", ("IID", "non-IID"), "Head", "non-IID"),
-        ("ICH noise, std of AUC", ("ICH",), "noise, std of AUC", "ICH"),
-        ("FedISM, ratio=0.3", ("ratio=0.3",), "FedISM", "ratio=0.3"),
-        ("Average AUC", ("Avg",), "Average AUC", ""),
-        ("mean", ("mean",), "", "mean"),
-    ],
+    NAMES_WITH_WORDS,
 )
 def test_a_word_is_taken_from_a_name_as_a_whole(name, words, rest, word):
     assert layout.without_word(name, words) == (rest, word)

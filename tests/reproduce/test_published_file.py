@@ -33,16 +33,19 @@ def test_published_numbers_are_numbers(tmp_path, cell):
     assert PUBLISHED[cell] in error.value.sentence
 
 
+UNITS_TOGETHER = [
+    ("percent", "percent", True),
+    ("percent", "points", True),
+    ("MB", "MB", True),
+    ("share", "percent", False),
+    ("percent", "MB", False),
+    ("points", "percent", False),
+]
+
+
 @pytest.mark.parametrize(
     ("unit", "column_unit", "sound"),
-    [
-        ("percent", "percent", True),
-        ("percent", "points", True),
-        ("MB", "MB", True),
-        ("share", "percent", False),
-        ("percent", "MB", False),
-        ("points", "percent", False),
-    ],
+    UNITS_TOGETHER,
 )
 def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, column_unit, sound):
     (tmp_path / "published").mkdir()

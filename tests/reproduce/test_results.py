@@ -58,20 +58,23 @@ SCORES = scores_of(
 )
 
 
+SCORES_IN_UNITS = [
+    ("versions/clean/accuracy", "percent", "last5", [30.0, 50.0]),
+    ("versions/clean/accuracy", "none", "last", [0.5]),
+    ("versions/clean/accuracy", "percent", "best", [45.0]),
+    ("versions/clean/auc", "percent", "last5", []),
+    ("groups/age/clean/over_rounds/65/70/worst", "percent", "last5", [25.0]),
+    ("bytes/up", "MB", "last5", [2.0]),
+    ("clients/*/auc", "percent", "last5", [30.0, 60.0]),
+    ("clients/*/auc", "percent", "last", [60.0]),
+    ("clients/*/count", "none", "last5", [3.0]),
+    ("clients/*/auc", "percent", "best", []),
+]
+
+
 @pytest.mark.parametrize(
     ("score", "unit", "choice", "rounds"),
-    [
-        ("versions/clean/accuracy", "percent", "last5", [30.0, 50.0]),
-        ("versions/clean/accuracy", "none", "last", [0.5]),
-        ("versions/clean/accuracy", "percent", "best", [45.0]),
-        ("versions/clean/auc", "percent", "last5", []),
-        ("groups/age/clean/over_rounds/65/70/worst", "percent", "last5", [25.0]),
-        ("bytes/up", "MB", "last5", [2.0]),
-        ("clients/*/auc", "percent", "last5", [30.0, 60.0]),
-        ("clients/*/auc", "percent", "last", [60.0]),
-        ("clients/*/count", "none", "last5", [3.0]),
-        ("clients/*/auc", "percent", "best", []),
-    ],
+    SCORES_IN_UNITS,
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, choice, rounds):
     fedavg = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=choice)

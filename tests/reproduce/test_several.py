@@ -78,17 +78,20 @@ def test_how_long_they_would_take_is_said_and_nothing_is_written(source, tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
+REFUSED_LINES = [
+    (["fedavg", "fedheal", "--name", "x"], "--name is of one run, and these are several"),
+    (["fedavg", "FedAvg"], "is named twice"),
+    (["fedavg", "fedheal", "--set", "tua=1"], "none of fedavg, fedheal has an option 'tua'"),
+    (["fedavg", "--seeds", "2", "--seed", "1"], "--seed and --seeds exclude each other"),
+    (["fedavg", "fedhel"], "did you mean 'fedheal'?"),
+    (["fedavg", "a.json", "b/c"], "a.json and b/c are two manifests"),
+    (["--seeds", "2"], "which methods?"),
+]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["fedavg", "fedheal", "--name", "x"], "--name is of one run, and these are several"),
-        (["fedavg", "FedAvg"], "is named twice"),
-        (["fedavg", "fedheal", "--set", "tua=1"], "none of fedavg, fedheal has an option 'tua'"),
-        (["fedavg", "--seeds", "2", "--seed", "1"], "--seed and --seeds exclude each other"),
-        (["fedavg", "fedhel"], "did you mean 'fedheal'?"),
-        (["fedavg", "a.json", "b/c"], "a.json and b/c are two manifests"),
-        (["--seeds", "2"], "which methods?"),
-    ],
+    REFUSED_LINES,
 )
 def test_what_cannot_be_is_one_sentence(source, tmp_path, words, message):
     code, out, err = run("train", *words, *([] if "b/c" in words else [source]), "--work", tmp_path)
