@@ -20,7 +20,7 @@ from ..data.shard import Shard, with_images
 from ..runs.finished import FinishedRun
 from ..runs.recorded_code import load_corruptions
 from .answering import predictions
-from .corruptions import Asked
+from .corrupted_tests import Asked
 from .parts import PATCHED, SUCCESS, Severity
 from .predictions import Logits
 from .table import Number, Score, Table, Where
