@@ -113,10 +113,12 @@ def _data(run: FinishedRun) -> manifest.Manifest:
 def differing(run: FinishedRun) -> mixture.HowByClient:
     """The corruption of each corrupted client; {} where all have the same kind and severity."""
     data = _data(run)
-    load_corruptions(data)
     by_client = mixture.of_body(data.body)
     corruptions = {c: how for c, how in by_client.items() if c in run.data.corrupted}
-    return corruptions if len(set(corruptions.values())) > 1 else {}
+    if len(set(corruptions.values())) < 2:
+        return {}
+    load_corruptions(data)
+    return corruptions
 
 
 def described(run: FinishedRun, corruptions: Asked) -> dict[str, dict[str, Severity]]:
