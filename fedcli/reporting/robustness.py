@@ -86,10 +86,12 @@ def robustness(
 
 def _shared_levels(systems: Rows) -> dict[str, list[str]]:
     """Kind -> the severities under which every run of every system was scored."""
-    every = [scores.severities for row in systems for scores in row.each]
+    first, *others = [scores.severities for row in systems for scores in row.each]
     levels = {}
-    for kind, of_first in every[0].items():
-        shared = [level for level in of_first if all(level in one.get(kind, {}) for one in every)]
+    for kind, of_first in first.items():
+        shared = set(of_first)
+        for scored in others:
+            shared &= set(scored.get(kind, {}))
         if shared:
             levels[kind] = sorted(shared, key=int)
     return levels
@@ -136,20 +138,21 @@ def of_systems(
     Raises UsageError for a reference that is none of them.
     """
     levels = _shared_levels(systems)
-    known = {}
+    errors_by_name = {}
     for row in systems:
         errors = _errors(row, levels, metric) if levels else None
         if errors is not None:
-            known[row.name] = errors
+            errors_by_name[row.name] = errors
     base = base_of(systems, reference)
-    if base not in known:
+    if base not in errors_by_name:
         return base, {}
-    return base, {name: robustness(*errors, *known[base]) for name, errors in known.items()}
+    of_base = errors_by_name[base]
+    return base, {name: robustness(*errors, *of_base) for name, errors in errors_by_name.items()}
 
 
 def tables(rows: Rows, reference: str = "") -> Iterator[ReportTable]:
-    """Of systems that share data and were scored under corruptions: the summary with the mCE, and
-    the errors by kind.
+    """Tables of systems that share data and were scored under corruptions: the mCE, and the errors
+    by kind.
 
     reference: a name, label or method; default: the first of each. Raises UsageError.
     """

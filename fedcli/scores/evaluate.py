@@ -35,8 +35,8 @@ from . import by_validation, external, severities
 from .answering import ModelPanel, check_cross_site, cross_site, panel, predictions, who_answers
 from .clinical import points as clinical
 from .clinical_shape import positives
-from .corruptions import Asked
-from .corruptions import asked as corruptions_asked
+from .corrupted_tests import Asked
+from .corrupted_tests import asked as corruptions_asked
 from .deploy import adaptation
 from .evaluation_options import EvaluateOptions
 from .existing import asked

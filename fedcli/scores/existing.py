@@ -9,7 +9,7 @@ from ..data import last_used, manifest, sources
 from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
-from . import corruptions, own_metrics
+from . import corrupted_tests, own_metrics
 from .clinical_shape import check as check_clinical
 from .clinical_shape import select
 from .evaluation_options import EvaluateOptions
@@ -32,7 +32,7 @@ def check(run_path: Path, options: EvaluateOptions) -> None:
     if sites:
         _attributes(options.by, sites)
     else:
-        asked(path, options, corruptions.asked(options.corrupt, options.severity, path))
+        asked(path, options, corrupted_tests.asked(options.corrupt, options.severity, path))
 
 
 def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
@@ -45,7 +45,7 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
             _attributes(options.by, sites),
             others=not options.by,
         )
-    severities = corruptions.asked(options.corrupt, options.severity, path)
+    severities = corrupted_tests.asked(options.corrupt, options.severity, path)
     recorded, folder = asked(path, options, severities)
     target = folder / "scores.json"
     if not target.is_file():

@@ -20,7 +20,7 @@ from ..data.shard import Shard, with_images
 from ..runs.finished import FinishedRun
 from ..runs.recorded_code import load_corruptions
 from .answering import predictions
-from .corruptions import Asked
+from .corrupted_tests import Asked
 from .parts import PATCHED, SUCCESS, Severity
 from .predictions import Logits
 from .table import Number, Score, Table, Where
@@ -113,10 +113,12 @@ def _data(run: FinishedRun) -> manifest.Manifest:
 def differing(run: FinishedRun) -> mixture.HowByClient:
     """The corruption of each corrupted client; {} where all have the same kind and severity."""
     data = _data(run)
-    load_corruptions(data)
     by_client = mixture.of_body(data.body)
     corruptions = {c: how for c, how in by_client.items() if c in run.data.corrupted}
-    return corruptions if len(set(corruptions.values())) > 1 else {}
+    if len(set(corruptions.values())) < 2:
+        return {}
+    load_corruptions(data)
+    return corruptions
 
 
 def described(run: FinishedRun, corruptions: Asked) -> dict[str, dict[str, Severity]]:

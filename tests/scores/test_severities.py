@@ -12,7 +12,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting import page, single_runs
 from fedcli.scores import table
-from fedcli.scores.corruptions import asked
+from fedcli.scores.corrupted_tests import asked
 from fedcli.scores.scores import RunScores
 from fedcli.scores.severities import success
 

@@ -127,8 +127,8 @@ def register_family(file: str, *changes: Change) -> None:
     function_by_name = {change.__name__: change for change in changes}
     declared = declarations(file)
     common = declared.pop("all", {})
-    for name, own in declared.items():
-        facts = {**common, **own}
+    for name, table in declared.items():
+        facts = {**common, **table}
         function = facts.pop("change", name.replace("-", "_"))
         register(Corruption(name, change=function_by_name[function], **facts))
 
@@ -154,9 +154,9 @@ def named(word: str) -> Corruption:
     kind = ALIASES.get(kind, kind)
     if kind in KINDS:
         return KINDS[kind]
-    own = _own.get(word)
-    if own is not None and _is_allowed(own):
-        return own
+    outside = _own.get(word)
+    if outside is not None and _is_allowed(outside):
+        return outside
     offered = extensions.offered("corruptions", word)
     if offered is not None:
         return _kept(*offered)
@@ -167,9 +167,9 @@ def named(word: str) -> Corruption:
     raise UsageError(f"unknown corruption {word!r}", hint)
 
 
-def _is_allowed(own: Corruption) -> bool:
+def _is_allowed(outside: Corruption) -> bool:
     """Tell whether this command names the file of a corruption; of a package it is asked anew."""
-    path = own.code.path if own.code else None
+    path = outside.code.path if outside.code else None
     return path is not None and path in extensions.files_named()
 
 
@@ -206,9 +206,9 @@ def recorded_code(kinds: Iterable[str]) -> dict[str, dict[str, str]]:
     """Kind -> what manifests record of its code, of those from outside the package."""
     recorded = {}
     for name in kinds:
-        own = _own.get(name)
-        if own is not None and own.code is not None:
-            recorded[name] = own.code.recorded
+        outside = _own.get(name)
+        if outside is not None and outside.code is not None:
+            recorded[name] = outside.code.recorded
     return recorded
 
 

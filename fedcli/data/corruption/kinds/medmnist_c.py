@@ -174,13 +174,13 @@ def bubble(
     pixel = _scale(image) / side_of(image.shape)
     centres = stream.uniform(-0.5, 0.5, (count, 2))
     radii = (3 + (largest - 3) * stream.random(count)) * pixel
-    for (centre_y, centre_x), radius in zip(centres, radii, strict=True):
-        distance = np.hypot(y - centre_y, x - centre_x)
-        for edge, opacity in ((radius + 2 * pixel, 130 / 255), (radius, 100 / 255)):
-            alpha = np.clip((edge - distance) * side_of(image.shape) + 0.5, 0, 1)
-            opaque = opacity if edge > radius else -opacity / 4
-            image = covered(image, opaque * alpha, 1.0)
-    return image
+    alpha = np.zeros(image.shape[:2])
+    for centre, radius in zip(centres, radii, strict=True):
+        inwards = radius - np.hypot(y - centre[0], x - centre[1])
+        inside = np.clip(inwards * side_of(image.shape) + 0.5, 0, 1)
+        with_border = np.clip((inwards + 2 * pixel) * side_of(image.shape) + 0.5, 0, 1)
+        alpha = np.maximum(alpha, (130 * with_border - 30 * inside) / 255)
+    return covered(image, alpha, 1.0)
 
 
 CHANGES = (

@@ -133,8 +133,8 @@ def with_bubbles(
 def _window(shape: Shape, centre: Array, reach: float) -> tuple[slice, slice]:
     """The rows and columns of an image that are within a reach of a place."""
     slices = []
-    for length, place in zip(shape[:2], centre, strict=True):
-        middle = place * side_of(shape) + length / 2
+    for length, offset in zip(shape[:2], centre, strict=True):
+        middle = offset * side_of(shape) + length / 2
         around = reach * side_of(shape) + 1
         slices.append(slice(max(0, int(middle - around)), max(0, int(middle + around) + 1)))
     return slices[0], slices[1]
