@@ -60,7 +60,8 @@ COUNTS = {
 FARTHEST = (
     0.01  # of the way that training went, between the model of the CPU and that of the device
 )
-PRECISIONS = "fp32", "tf32", "bf16"
+# a relative difference that other kernels may make, by precision
+ROUNDING = {"fp32": 0.01, "tf32": 0.05, "bf16": 0.1}
 CLASS_COUNTS = 5, 6, 7, 8  # statistics then begin 4, 8, 12 and 0 bytes behind a read of cuDNN
 DROPOUT = 0.2  # but for the comparison with the CPU, which draws other numbers
 
@@ -210,7 +211,7 @@ class _OnDevice:
 def failing_offsets(device: str) -> dict[str, str]:
     """Why a network does not train, by precision and number of classes; {} where all do."""
     failed: dict[str, str] = {}
-    for precision, classes in itertools.product(PRECISIONS, CLASS_COUNTS):
+    for precision, classes in itertools.product(ROUNDING, CLASS_COUNTS):
         be_deterministic(device, 1, precision)
         try:
             why = _offset_failure(device, precision, classes)
@@ -228,7 +229,7 @@ def _offset_failure(device: str, precision: str, classes: int) -> str:
     separate = models.build("cnn", inputs, seed=0, precision=precision).to(device).train()
     viewed = copy.deepcopy(separate)
     layout = Layout(viewed)
-    images = torch.linspace(0, 1, 8 * 3 * 32 * 32).view(8, 3, 32, 32).to(device)
+    images = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(device)
     x = transforms.to_input(images, channels=3)
     y = torch.arange(8, device=device) % classes
     loss = functional.cross_entropy(viewed(x), y)
@@ -237,8 +238,8 @@ def _offset_failure(device: str, precision: str, classes: int) -> str:
     separate_gradients = torch.autograd.grad(expected, list(separate.parameters()))
     gradients = torch.cat([gradient.flatten() for gradient in separate_gradients])
     distance = (layout.grad - gradients).norm() / gradients.norm()
-    apart = max(float(distance), float((loss / expected - 1).abs()))
-    if apart <= FARTHEST:
+    apart = max(float(distance), float((loss / expected - 1).abs().detach()))
+    if apart <= ROUNDING[precision]:
         return ""
     return f"differs by {100 * apart:.1f} % from a network whose vectors begin elsewhere"
 

@@ -64,9 +64,7 @@ def test_a_batch_norm_that_gives_cudnn_such_vectors_is_noticed(monkeypatch):
     monkeypatch.setattr(torch, "batch_norm", misaligned)
     with pretended():
         failed = gpu_checks.failing_offsets("cuda")
-    expected = {
-        f"{precision}, {n} classes" for precision in gpu_checks.PRECISIONS for n in (5, 6, 7)
-    }
+    expected = {f"{precision}, {n} classes" for precision in gpu_checks.ROUNDING for n in (5, 6, 7)}
     assert set(failed) == expected
     assert failed["tf32, 7 classes"] == "RuntimeError: CUDA error: misaligned address"
 
