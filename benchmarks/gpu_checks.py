@@ -1,9 +1,12 @@
 """Checks of every method on a GPU: `python benchmarks/gpu_checks.py`.
 
 Every method plays the toy federation on the device: with its steps recorded and without, several
-clients at once, resumed from disk, and on the CPU.
+clients at once, resumed from disk, and on the CPU. Then a network with several numbers of classes
+trains in every precision: its batch norms read vectors that begin at every offset in theta.
 """
 
+import copy
+import itertools
 import json as encoder
 import tempfile
 import time
@@ -16,11 +19,13 @@ from typing import Annotated, Any
 import torch
 import typer
 from shell import run
+from torch.nn import functional
 
-from fedcli import console
+from fedcli import console, models
 from fedcli.bench import limits
 from fedcli.bench.device import in_words, name_of
 from fedcli.bench.toy import ROSTER, toy_federation, toy_shard
+from fedcli.data import transforms
 from fedcli.data.shard import Shard
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
@@ -31,6 +36,7 @@ from fedcli.federation.server import Federation
 from fedcli.federation.state import RunState
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.registry import Method
+from fedcli.models.layout import Layout
 from fedcli.runs import resources
 from fedcli.runs.resources import be_deterministic
 from fedcli.system import terminal
@@ -54,6 +60,9 @@ COUNTS = {
 FARTHEST = (
     0.01  # of the way that training went, between the model of the CPU and that of the device
 )
+# a relative difference that other kernels may make, by precision
+ROUNDING = {"fp32": 0.01, "tf32": 0.05, "bf16": 0.1}
+CLASS_COUNTS = 5, 6, 7, 8  # statistics then begin 4, 8, 12 and 0 bytes behind a read of cuDNN
 DROPOUT = 0.2  # but for the comparison with the CPU, which draws other numbers
 
 
@@ -64,12 +73,14 @@ def main(
     """Check every method on a GPU. Exits with 1 where a check fails."""
     resources.check_device(device)
     checked = [asdict(proof) for proof in proofs(device)]
-    failed = sum(bool(proof["failed"]) for proof in checked)
+    offsets = failing_offsets(device)  # last, since a GPU may end the process there
+    failed = sum(bool(proof["failed"]) for proof in checked) + len(offsets)
     if json:
         report = {
             "device": name_of(device),
             "torch": torch.__version__,
             "methods": checked,
+            "offsets": offsets,
             "failed": failed,
         }
         print(encoder.dumps(report, indent=1))
@@ -83,6 +94,8 @@ def main(
             for proof in checked
         ]
         terminal.table(["method", "steps recorded", "checks"], rows)
+        for network, why in offsets.items():
+            print(f"{network}: {why}")
     if failed:
         raise typer.Exit(1)
 
@@ -193,6 +206,42 @@ class _OnDevice:
         while state.round < until:
             state = federation.play(state, ROSTER, engine or clients).state
             yield state
+
+
+def failing_offsets(device: str) -> dict[str, str]:
+    """Why a network does not train, by precision and number of classes; {} where all do."""
+    failed: dict[str, str] = {}
+    for precision, classes in itertools.product(ROUNDING, CLASS_COUNTS):
+        be_deterministic(device, 1, precision)
+        try:
+            why = _offset_failure(device, precision, classes)
+        except Exception as error:
+            why = in_words(error)
+        if why:
+            failed[f"{precision}, {classes} classes"] = why
+    be_deterministic(device, 1)
+    return failed
+
+
+def _offset_failure(device: str, precision: str, classes: int) -> str:
+    """Compare a step of the small CNN as views of theta with one of tensors of its own."""
+    inputs = models.Inputs(3, classes, 32)
+    separate = models.build("cnn", inputs, seed=0, precision=precision).to(device).train()
+    viewed = copy.deepcopy(separate)
+    layout = Layout(viewed)
+    images = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(device)
+    x = transforms.to_input(images, channels=3)
+    y = torch.arange(8, device=device) % classes
+    loss = functional.cross_entropy(viewed(x), y)
+    loss.backward()
+    expected = functional.cross_entropy(separate(x), y)
+    separate_gradients = torch.autograd.grad(expected, list(separate.parameters()))
+    gradients = torch.cat([gradient.flatten() for gradient in separate_gradients])
+    distance = (layout.grad - gradients).norm() / gradients.norm()
+    apart = max(float(distance), float((loss / expected - 1).abs().detach()))
+    if apart <= ROUNDING[precision]:
+        return ""
+    return f"differs by {100 * apart:.1f} % from a network whose vectors begin elsewhere"
 
 
 def recorded_steps_are_ordinary_steps(played: _OnDevice) -> str:

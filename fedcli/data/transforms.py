@@ -48,7 +48,7 @@ def to_input(x: Tensor, *, channels: int) -> Tensor:
     if x.shape[1] != channels:
         x = x.expand(-1, channels, -1, -1)
     x = normalised(x)
-    return x.contiguous(memory_format=torch.channels_last)  # what convolutions like best
+    return x.contiguous(memory_format=torch.channels_last)  # as most convolutions are fastest
 
 
 def normalised(x: Tensor) -> Tensor:

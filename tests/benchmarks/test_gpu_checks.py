@@ -6,9 +6,12 @@ from pathlib import Path
 
 import gpu_checks
 import pytest
+import torch
+from pretend import pretended
 from tapes import Tape
 
 from fedcli.methods import METHODS
+from fedcli.models.network import LoneSafe
 
 FEW = ["fedavg", "scaffold", "ditto"]
 
@@ -39,6 +42,31 @@ def test_a_recording_that_leaves_something_out_is_noticed(monkeypatch):
     monkeypatch.setattr(gpu_checks, "METHODS", {"fedavg": METHODS["fedavg"]})
     (proof,) = gpu_checks.proofs("cpu", Forgetful)
     assert proof.failed["recorded steps are ordinary steps"] == "theta differs after 3 rounds"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_networks_train_whose_vectors_begin_at_any_offset(device):
+    with pretended():
+        assert gpu_checks.failing_offsets(device) == {}
+
+
+def misaligned(x, weight, bias, mean, variance, *_):
+    if any(vector.data_ptr() % 16 for vector in (weight, bias, mean, variance)):
+        raise RuntimeError("CUDA error: misaligned address")
+    return before_torch(x, weight, bias, mean, variance, *_)
+
+
+before_torch = torch.batch_norm
+
+
+def test_a_batch_norm_that_gives_cudnn_such_vectors_is_noticed(monkeypatch):
+    monkeypatch.setattr(LoneSafe, "_fits_cudnn", lambda _: True)
+    monkeypatch.setattr(torch, "batch_norm", misaligned)
+    with pretended():
+        failed = gpu_checks.failing_offsets("cuda")
+    expected = {f"{precision}, {n} classes" for precision in gpu_checks.ROUNDING for n in (5, 6, 7)}
+    assert set(failed) == expected
+    assert failed["tf32, 7 classes"] == "RuntimeError: CUDA error: misaligned address"
 
 
 HIDDEN = """

@@ -45,7 +45,7 @@ BY_GROUP = [
 
 
 @pytest.mark.parametrize(
-    ("spec", "captures"), [("fedprox", 1), ("fedism-plus", 3), *OF_EACH_IMAGE, *BY_GROUP]
+    ("spec", "captures"), [("fedprox", 1), ("fedism-plus", 1), *OF_EACH_IMAGE, *BY_GROUP]
 )
 def test_a_step_is_recorded_once_for_all_clients_and_again_only_where_it_reads_the_round(
     spec, captures, monkeypatch

@@ -13,6 +13,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from fedcli import models
+from fedcli.data import transforms
 from fedcli.errors import FedcliError, UsageError
 from fedcli.models import load_teacher
 from fedcli.models.backbones import small_cnn
@@ -134,6 +135,28 @@ def test_cudnn_is_given_no_vector_that_begins_between_its_reads(classes, trainin
     assert len(calls) == (0 if classes == 7 else 3)
     assert not any(map(any, calls))
     assert_close(after, before)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "layout"),
+    [
+        ("cuda", "fp32", torch.contiguous_format),
+        ("cuda", "tf32", torch.channels_last),
+        ("cuda", "bf16", torch.channels_last),
+        ("cpu", "fp32", torch.channels_last),
+    ],
+)
+def test_images_have_channels_first_where_a_gpu_computes_in_fp32(
+    device, precision, layout, monkeypatch
+):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", precision == "tf32")
+    inputs = []
+    with pretended():
+        net = build("cnn", precision=precision).to(device)
+        net.backbone.register_forward_pre_hook(lambda _, images: inputs.extend(images))
+        images = torch.zeros(4, 3, 32, 32, dtype=torch.uint8, device=device)
+        net(transforms.to_input(images, channels=3))
+    assert inputs[0].is_contiguous(memory_format=layout)
 
 
 def test_a_batch_norm_whose_statistics_are_means_counts_its_batches():

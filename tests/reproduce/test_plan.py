@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import gpu_speeds
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -199,12 +200,26 @@ def test_hours_are_of_the_slowest_of_arithmetic_memory_and_steps():
 
 def test_every_device_has_a_source_and_a_share():
     for device in plan.costs()["devices"]:
-        assert 0.1 < device["share"] < 0.7
+        assert 0.05 < device["share"] < 0.7
         assert device["source"]
         assert device["precision"] in plan.HALF
     assert (
         plan.this_machine()["flops"] > 1e7 < plan.this_machine()["bandwidth"]
     )  # of a busy machine too
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_the_shares_of_an_h100_are_those_that_were_measured(precision):
+    speeds = gpu_speeds.images_per_second("table", "FedAvg")
+    costs = plan.costs()
+    (device,) = [
+        device
+        for device in costs["devices"]
+        if (device["device"], device["precision"]) == ("NVIDIA H100 SXM", precision)
+    ]
+    operations = speeds[precision] * costs["networks"]["resnet18 224 3"]["step"]
+    assert device["share"] == pytest.approx(operations / device["flops"], rel=0.04)
+    assert f"{speeds[precision]:,} images/s" in device["source"]
 
 
 def test_the_plan_fits_a_screen_and_says_where_data_come_from_and_who_accepts(capsys):

@@ -37,10 +37,11 @@ class Tape(TorchDispatchMode):
         super().__init__()
         self.operations = []
 
-    def capture(self, step, beside=None):
+    def capture(self, step, beside=None, may_draw=True):
         with torch.random.fork_rng(devices=[]):
             step()  # as a warm-up does: what it moves must be put back
             self.record(step)
+        return True
 
     def record(self, step):
         with self:
