@@ -11,6 +11,7 @@ from ..errors import FedcliError
 from ..labels import NO
 from ..methods.contract import Aggregator, ClientRound, Local, Tensors
 from ..methods.losses import class_weights
+from ..methods.priors import COUNTS_OF_ALL, OF_ALL
 from ..methods.priors import offset as prior_offset
 from ..methods.registry import Method
 from ..models.layout import Layout
@@ -173,7 +174,9 @@ def _client_round(
     """The round as the hooks of a method see it."""
     offset = None
     if training.prior != "none":
-        offset = prior_offset(training.prior, shard.class_counts)
+        of_all = training.prior == OF_ALL
+        counts = task.shared[COUNTS_OF_ALL] if of_all else shard.class_counts
+        offset = prior_offset(training.prior, counts)
     private = None
     if training.dp_sgd:
         images_of_step = rate(len(shard), training.batch_size) * len(shard)

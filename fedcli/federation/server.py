@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from ..errors import FedcliError
 from ..methods.contract import Local, Tensors
 from ..methods.mixins import SubsetTraining
+from ..methods.priors import COUNTS_OF_ALL, OF_ALL
 from ..methods.registry import Method
 from ..methods.row_table import ROW, RowTable
 from ..models.layout import Layout
@@ -146,6 +148,14 @@ class Federation:
             client_seconds=collected.seconds,
         )
 
+    @cached_property
+    def _class_counts(self) -> Tensors:
+        """Training images of each class [C] of all clients, where the prior needs them."""
+        if self.training.prior != OF_ALL:
+            return {}
+        counts = [shard.class_counts for shard in self.clients.shards.values()]
+        return {COUNTS_OF_ALL: torch.stack(counts).sum(0)}
+
     @property
     def _trains_subset(self) -> bool:
         """Tell whether clients that the rule will not keep need not train.
@@ -172,6 +182,7 @@ class Federation:
     ) -> list[ClientTask]:
         """The task of each client of the next round."""
         t = state.round + 1
+        shared = {**shared, **self._class_counts}
         tasks = []
         for row in cohort(len(roster), self.participation, seed=self.seed, round=t):
             client = roster[row]

@@ -107,9 +107,11 @@ class Training(Options):
         Flag(panel=RARE, label="{} label smoothing"),
     ] = 0.0
     prior: Annotated[
-        Literal["none", "bsm", "fedlc", "logit-adjust"],
-        "correct for rare classes: none, bsm, fedlc or logit-adjust; default: logit-adjust where "
-        "the rarest class has under a tenth of the training images of the commonest, else none",
+        Literal["none", "bsm", "fedlc", "logit-adjust", "logit-adjust-all"],
+        "correct for rare classes by a client's class counts: none, bsm, fedlc or logit-adjust; by "
+        "those of all clients: logit-adjust-all; default: where the rarest class has under a tenth "
+        "of the training images of the commonest, logit-adjust-all with --freeze-backbone and "
+        "logit-adjust without, else none",
         Flag(panel=RARE, label="prior {}", open=True),
         COMMON,
     ] = "none"

@@ -8,7 +8,8 @@ How we differ, and why:
   whole training set.
 - a class the client has no image of is taken out of the softmax: its logarithm is -inf. `bsm` keeps
   it at a floor, and is the same as this with tau = 1 where no class is absent.
-- `--prior logit-adjust` gives the same loss, with tau = 1, to any other method.
+- `--prior logit-adjust` gives the same loss, with tau = 1, to any other method, and
+  `--prior logit-adjust-all` that with the shares of all clients, as in the paper.
 """
 
 from dataclasses import dataclass

@@ -16,6 +16,7 @@ from ..labels import is_multi_label
 from ..methods.contract import Aggregator
 from ..methods.losses import CLASS_WEIGHTS
 from ..methods.mixins import BalancedSampling, ContinuesRun, LearnsFromTeacher, LinearHeadOnly
+from ..methods.priors import OF_ALL
 from ..methods.registry import METHODS, Method, resolve
 from ..models.adapted import Adapters
 from .train_options import TrainOptions
@@ -23,6 +24,7 @@ from .train_options import TrainOptions
 LOSSES = ("cross-entropy", "focal")
 # priors, class weights and sampling that several labels have too
 ONE_LABEL = ("none", "balanced", "shuffle", "group")
+OWN_COUNTS = "--prior logit-adjust uses the class counts of each client alone"
 Body = Mapping[str, Any]  # of the manifest of the data
 
 
@@ -79,6 +81,11 @@ def takes_prior(options: TrainOptions, method: Method) -> bool:
     """Tell whether nothing corrects for class counts yet, or keeps them private."""
     balanced = method.local.own_prior or isinstance(method.local, BalancedSampling)
     return not balanced and not options.unusual("loss", "class_weights", "sampling", "dp_sgd")
+
+
+def class_counts_are_known(body: Body) -> bool:
+    """Tell whether the manifest of the data has each client's class counts; sites keep theirs."""
+    return all("class_counts" in client for client in body["roster"])
 
 
 def acting(options: TrainOptions, method: Method) -> dict[str, Any]:
@@ -143,7 +150,7 @@ def _prior_of_method(options: TrainOptions, method: Method, _body: Body) -> str:
     """The way out where --prior is given and the method has one of its own."""
     if options.prior in (None, "none") or not method.local.own_prior:
         return ""
-    if "prior" in method.settings:
+    if "prior" in method.settings and options.prior != OF_ALL:
         return f"write --set prior={options.prior}"
     return "leave --prior out"
 
@@ -325,6 +332,11 @@ RULES = (
         "{culprit}",
     ),
     Rule(
+        lambda o, *_: o.prior == OF_ALL and o.single_site,
+        "--prior {o.prior} needs the class counts of all clients, and --single-site sends nothing",
+        OWN_COUNTS,
+    ),
+    Rule(
         _loss_of_method,
         "{m.name} has a loss of its own, so {culprit} has no place",
         "leave {culprit} out",
@@ -383,6 +395,11 @@ OF_ONE_LABEL = (
         _other_than_two_classes,
         "{m.name} is for two classes {culprit}",
         "flexfair with --set within=class compares groups in any number of classes",
+    ),
+    Rule(
+        lambda o, _, d: o.prior == OF_ALL and not class_counts_are_known(d),
+        "--prior {o.prior} needs the class counts of all clients, which stay at the sites",
+        OWN_COUNTS,
     ),
 )
 OF_SEVERAL_LABELS = (

@@ -22,6 +22,7 @@ from ..io.files import appending
 from ..labels import is_multi_label
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
+from ..methods.priors import OF_ALL
 from ..methods.registry import Method
 from ..options import path_of
 from ..reporting import timing
@@ -32,7 +33,7 @@ from ..runs.assembly import PlannedFederation
 from ..runs.chosen_engine import NOT_REACHED
 from ..runs.folder import append, unfinished
 from ..runs.initial import data_of, open_parent
-from ..runs.rules import check, takes_prior
+from ..runs.rules import check, class_counts_are_known, takes_prior
 from ..runs.train_options import ROUNDS, TrainOptions
 from .call import called_with, source
 from .partition import for_training
@@ -199,7 +200,8 @@ def _fitted(
     if not options.rounds and "rounds" not in method.default_training:
         plan = replace(plan, rounds=_fitting_rounds(options, data))
     if not options.prior and takes_prior(options, method):
-        plan = replace(plan, prior=_fitting_prior(data))
+        linear = options.freeze_backbone and not options.single_site
+        plan = replace(plan, prior=_fitting_prior(data, OF_ALL if linear else "logit-adjust"))
     return plan
 
 
@@ -219,14 +221,13 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
     return rounds
 
 
-def _fitting_prior(data: Path) -> str:
-    """logit-adjust where the rarest class that has images has under a tenth of those of the
+def _fitting_prior(data: Path, correction: str) -> str:
+    """The correction where the rarest class that has images has under a tenth of those of the
     commonest, else none.
     """
     body = manifest.read(data, whole=True).body
     roster = body["roster"]
-    counts_are_known = all("class_counts" in client for client in roster)  # sites keep theirs
-    if is_multi_label(body) or not counts_are_known:
+    if is_multi_label(body) or not class_counts_are_known(body):
         return "none"
     counts = np.sum([client["class_counts"] for client in roster], axis=0)
     counts_by_class = zip(body["classes"], counts.tolist(), strict=True)
@@ -238,9 +239,9 @@ def _fitting_prior(data: Path) -> str:
     counted = console.counted(images[rare], "training image", "training images")
     console.say(
         f"{rare} has {counted} and {common} {images[common]:,}: the loss is corrected by --prior "
-        "logit-adjust; --prior none leaves it as it is"
+        f"{correction}; --prior none leaves it as it is"
     )
-    return "logit-adjust"
+    return correction
 
 
 def _with_server_optimizer(options: TrainOptions) -> str:

@@ -61,6 +61,17 @@ def test_bits_are_those_of_one_process(spec):
             assert torch.equal(mine[k], other[k])
 
 
+def test_workers_receive_the_class_counts_of_all_clients():
+    adjusted = replace(TRAINING, prior="logit-adjust-all")
+    clients = replace(engine_clients(), training=adjusted, steps=None)
+    federation = Federation(clients, rounds=3, seed=1)
+    first = federation.first()
+    expected = federation.play(first).state
+    with WorkerPool(clients, 2, len(ROSTER)) as engine:
+        pooled = federation.play(first, engine=engine).state
+    assert torch.equal(pooled.theta, expected.theta)
+
+
 @dataclass(frozen=True)
 class KeepsUpdates(Mean):
     """Returns and keeps parts of the table of the round."""

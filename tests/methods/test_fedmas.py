@@ -332,7 +332,11 @@ def test_the_two_rules_and_the_two_names_differ():
     )
 
 
-def test_a_run_level_prior_is_refused():
-    with pytest.raises(UsageError, match="fed-mas corrects for class counts itself"):
-        training = Training(prior="bsm")
-        check(planned("fed-mas", {}, training, rounds=2))
+PRIORS = [("bsm", "write --set prior=bsm"), ("logit-adjust-all", "leave --prior out")]
+
+
+@pytest.mark.parametrize(("prior", "hint"), PRIORS)
+def test_a_run_level_prior_is_refused(prior, hint):
+    with pytest.raises(UsageError, match="fed-mas corrects for class counts itself") as refusal:
+        check(planned("fed-mas", {}, Training(prior=prior), rounds=2))
+    assert refusal.value.hint == hint

@@ -233,6 +233,12 @@ def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
         (data_described, plan(eval_every=1), "socket:s", "test images, which are at their sites"),
         (data, plan(single_site=True), "socket:s", "need no engine that reaches sites"),
         (data, plan("fed-mas", teacher="file"), "socket:s", "teacher from a file"),
+        (
+            data_described,
+            plan(prior="logit-adjust-all"),
+            "socket:s",
+            "counts of all .* at the sites",
+        ),
         (data, plan(), "socket", "lacks the folder"),
     )
     for source, configuration, engine, sentence in cases:

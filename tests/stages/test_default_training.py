@@ -44,6 +44,26 @@ def test_rare_classes_are_corrected_for_and_it_is_said(clients, caplog):
     )
 
 
+FROZEN = {"freeze_backbone": True}
+CORRECTIONS = [
+    ({}, "logit-adjust"),
+    (FROZEN, "logit-adjust-all"),
+    ({**FROZEN, "prior": "logit-adjust"}, "logit-adjust"),
+    ({**FROZEN, "single_site": True}, "logit-adjust"),
+    ({**FROZEN, "sampling": "class"}, "none"),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), CORRECTIONS)
+def test_a_frozen_network_is_corrected_for_the_counts_of_all_clients(
+    clients, options, expected, caplog
+):
+    caplog.set_level("INFO", "fedcli")
+    assert prior(clients, "rare", **options) == expected
+    is_said = f"corrected by --prior {expected};" in caplog.text
+    assert is_said == (expected != "none" and "prior" not in options)
+
+
 @pytest.mark.parametrize("name", ["balanced", "tenth"])
 def test_others_are_not(clients, name, caplog):
     caplog.set_level("INFO", "fedcli")
@@ -83,6 +103,7 @@ def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch
 
     monkeypatch.setattr(manifest, "read", without)
     assert prior(clients, "rare") == "none"
+    assert prior(clients, "rare", freeze_backbone=True) == "none"
 
 
 PRETRAINED = {"weights": "imagenet", "model": "resnet18"}

@@ -268,3 +268,12 @@ def test_options_are_refused_as_flags_are_typed(work):
     assert "simetric" in sentence
     with pytest.raises(UsageError):
         CorruptOptions(kind="labels", rate=1.5)
+
+
+def test_clients_that_train_alone_have_no_class_counts_of_all(work):
+    options = TrainOptions("fedavg", prior="logit-adjust-all", single_site=True, work=work)
+    assert refusal_of(train.resolved, options) == (
+        "--prior logit-adjust-all needs the class counts of all clients, and --single-site sends "
+        "nothing",
+        "--prior logit-adjust uses the class counts of each client alone",
+    )
