@@ -28,7 +28,7 @@ def check(
     pairs: Pairs = True,
     json: Json = False,
 ) -> None:
-    """Test that a method or a corruption does what every one must do.
+    """Test that a method or a corruption does what it must.
 
     A method is trained on toy images, alone and in a pair with a method of fedcli.
 

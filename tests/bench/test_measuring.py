@@ -92,7 +92,7 @@ def test_threads_are_as_before_whatever_was_set_or_raised_inside():
 def test_some_images_are_from_all_over_a_shard_and_in_its_order(federation):
     client, *_ = federation.data.roster
     shard = federation.data.train[client]
-    some = some_images(federation, [client], 3).shards[client]
+    some = some_images(federation.clients, [client], 3).shards[client]
     middle = (len(shard) - 1) // 2
     assert some.rows.tolist() == [shard.rows[index].item() for index in (0, middle, len(shard) - 1)]
 
@@ -100,17 +100,17 @@ def test_some_images_are_from_all_over_a_shard_and_in_its_order(federation):
 def test_more_images_than_there_are_is_all_of_them(federation):
     client, *_ = federation.data.roster
     shard = federation.data.train[client]
-    some = some_images(federation, [client], 10**6).shards[client]
+    some = some_images(federation.clients, [client], 10**6).shards[client]
     assert some.rows.tolist() == shard.rows.tolist()
 
 
 def test_validation_images_are_reduced_by_the_same_share_and_never_to_none(federation):
     name, *_ = federation.data.roster
-    half = some_images(federation, [name], federation.counts[name] // 2)
+    half = some_images(federation.clients, [name], federation.counts[name] // 2)
     val = len(federation.data.val[name])
     share = len(half.shards[name]) / federation.counts[name]
     assert len(half.val[name]) == max(1, round(share * val))
-    fewest = some_images(federation, [name], 1)
+    fewest = some_images(federation.clients, [name], 1)
     assert len(fewest.val[name]) == 1
     assert list(fewest.val) == [name]
 
@@ -130,7 +130,7 @@ def test_a_pass_in_order_is_noted_where_its_batches_are_those_of_evaluation(
 
 def test_the_last_round_is_played_again_where_no_round_is_left(federation):
     roster = federation.data.roster[:2]
-    engine = some_images(federation, roster, 4)
+    engine = some_images(federation.clients, roster, 4)
     last = replace(federation.first(), round=federation.rounds)
     state = next_state(federation, last, roster, engine)
     assert state.round == federation.rounds
@@ -140,7 +140,7 @@ def test_the_last_round_is_played_again_where_no_round_is_left(federation):
 
 def test_exactly_the_named_clients_play(federation):
     roster = federation.data.roster[1:3]
-    engine = some_images(federation, roster, 4)
+    engine = some_images(federation.clients, roster, 4)
     tasks_played = []
 
     def noting(tasks):
