@@ -2,12 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
+from conftest import interrupt_in_round
 
 import fedcli
 from fedcli.data import manifest, shared_patients
 from fedcli.errors import FedcliError
+from fedcli.federation.server import Federation
+from fedcli.runs.train import Interrupted
+from fedcli.stages import train
 from fedcli.stages.options import TrainOptions
 from fedcli.stages.train import resolved
 
@@ -21,7 +26,7 @@ def clients(tmp_path_factory):
     ).path
     paths = {"balanced": path}
     for name, rarest in (("tenth", 10), ("rare", 5)):
-        folder = work / name
+        folder = path.parent.with_name(name)
         shutil.copytree(path.parent, folder)
         body = json.loads(path.read_text())
         for client, count in zip(body["body"]["roster"], (rarest, 0), strict=True):
@@ -90,6 +95,20 @@ def test_what_corrects_already_or_keeps_counts_private_is_left_alone(clients, me
 def test_a_prior_that_is_given_is_kept(clients):
     for name in ("rare", "balanced"):
         assert prior(clients, name, prior="bsm") == "bsm"
+
+
+def test_an_unfinished_run_goes_on_with_the_prior_that_it_was_begun_with(
+    clients, tmp_path, monkeypatch
+):
+    options = TrainOptions("fedavg", rounds=2, work=tmp_path, out=tmp_path / "run", **FROZEN)
+    begun = replace(options, data=clients["rare"], prior="logit-adjust")
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "play", interrupt_in_round(2))
+        with pytest.raises(Interrupted):
+            train.run(begun)
+    going_on = TrainOptions(None, resume=True, work=tmp_path, out=tmp_path / "run")
+    run = train.run(going_on)
+    assert manifest.read(run.path).options["prior"] == "logit-adjust"
 
 
 def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch):
