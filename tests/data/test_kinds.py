@@ -5,12 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from site_federation import chain_with_tests
 
 from fedcli.bench import corruption_checks
 from fedcli.bench.corruption_checks import picture
 from fedcli.data.corruption.kinds import KINDS, MODALITIES, medmnist_c, named, of_modality
 from fedcli.data.corruption.kinds.kind import declarations
 from fedcli.data.corruption.kinds.photographs import POINTWISE, SPATIAL
+from fedcli.errors import UsageError
+from fedcli.figures.kinds.corruptions import frame as sheet_of
 
 PHOTOGRAPHS = POINTWISE | SPATIAL
 OTHERS = [name for name in KINDS if name not in PHOTOGRAPHS]
@@ -109,3 +112,20 @@ def test_a_slice_is_the_filtered_back_projection_of_its_projections():
         tomography.projections(phantom, views), views, phantom.shape
     )
     assert np.abs(rebuilt - phantom).max() < 0.05
+
+
+def test_a_modality_is_no_single_kind():
+    with pytest.raises(UsageError, match="dermoscopy is a modality") as error:
+        named("dermoscopy")
+    assert error.value.hint == "`fedcli corruptions dermoscopy` lists its kinds"
+
+
+def test_the_sheet_of_a_modality_and_one_kind_of_a_modality(tmp_path):
+    partition = chain_with_tests(tmp_path)
+    frame = sheet_of(partition, kind="x-ray")
+    kinds = frame["kind"].unique()
+    assert {"collimator", "gaussian-noise@x-ray"} <= set(kinds)
+    assert len(frame) == len(frame.attrs["cases"]) == 6 * len(kinds)
+    assert (frame[frame["severity"] == 0]["distance"] == 0).all()
+    with pytest.raises(UsageError, match="no training image"):
+        sheet_of(partition, kind="collimator", image="nobody")

@@ -160,6 +160,9 @@ def named(word: str) -> Corruption:
     offered = extensions.offered("corruptions", word)
     if offered is not None:
         return _kept(*offered)
+    if kind in MODALITIES:
+        sentence = f"{word} is a modality, and a single kind is needed"
+        raise UsageError(sentence, f"`fedcli corruptions {kind}` lists its kinds")
     names = [*KINDS, *ALIASES, *MODALITIES, *extensions.packages("corruptions")]
     hint = nearest(kind, names)
     if len(hint) >= LONG:
