@@ -290,7 +290,7 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
     assert "FedHEAL predicts one class for every clean image (seed 1)" in notes(comparison)
     assert comparison.groups["sex"].unknown == 4
     assert (
-        "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores"
+        "sex is unknown for 4 of 60 test images: they are in no group, but in the other scores"
         in notes(comparison)
     )
     rows = ordered({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)

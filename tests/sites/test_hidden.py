@@ -25,7 +25,7 @@ from fedcli.sites.tallies import hidden_cells, to_arrays
 from fedcli.stages.report import Report
 
 CLASSES = ["keratosis", "melanoma", "nevus"]
-FALSE = "no image of", "no test image", "fewer than 30", "is unknown of"
+FALSE = "no image of", "no test image", "fewer than 30", "is unknown for"
 
 
 @pytest.fixture(scope="module")
