@@ -241,7 +241,8 @@ def gap_in_points(row: SystemRow, where: Where) -> float:
     """A gap between groups, of their scores as they are printed with one digit."""
     column = row.scores.groups[where.attribute][where.version].get(where.metric, {})
     scores = [row.percent(where._replace(measure="", group=group)) for group in column]
-    return printed.gap(row.percent(where), filter(np.isfinite, scores), 1)
+    finite = [score for score in scores if np.isfinite(score)]
+    return printed.gap(row.percent(where), finite, 1)
 
 
 def systems_of(rows: Iterable[SystemRow]) -> list[SystemRow]:
