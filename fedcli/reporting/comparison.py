@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from string import ascii_lowercase
 from typing import Any
 
-from .. import console
+from .. import console, printed
 from ..comparison import verdict
 from ..comparison.ranks import Ranks, by_method, friedman
 from ..comparison.tested import Comparison
@@ -32,6 +32,7 @@ from .rows import Rows, shared_parts, systems_of
 from .table import NONE, Column, ReportTable, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
+SAME = 1e-9  # below which two differences of means are one
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
     "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % "
@@ -211,8 +212,32 @@ def _gaps(comparison: Comparison) -> list[tuple[str, ComparedScore]]:
     for attribute, part in comparison.groups.items():
         for row in part.gaps:
             if row.version == "clean":
-                gaps.append((f"gap by {attribute}, {spoken(row.metric)}", row))
+                name = f"gap by {attribute}, {spoken(row.metric)}"
+                gaps.append((name, _of_printed(row, part.each)))
     return gaps
+
+
+def _of_printed(gap: ComparedScore, of_groups: Sequence[ComparedScore]) -> ComparedScore:
+    """A gap as reports print it: the distance of the groups' scores as they are printed."""
+    if gap.a.mean is None or gap.b.mean is None:
+        return gap
+    scores = [row for row in of_groups if (row.version, row.metric) == (gap.version, gap.metric)]
+    a = _gap_in_points(gap.a.mean, [row.a.mean for row in scores]) / 100
+    b = _gap_in_points(gap.b.mean, [row.b.mean for row in scores]) / 100
+    difference = gap.difference
+    if difference is not None and abs(gap.b.mean - gap.a.mean - difference) < SAME:
+        difference = b - a
+    return replace(
+        gap,
+        a=replace(gap.a, mean=a),
+        b=replace(gap.b, mean=b),
+        difference=difference,
+    )
+
+
+def _gap_in_points(gap: float, means: Iterable[Number]) -> float:
+    scores = [100 * mean for mean in means if mean is not None]
+    return printed.gap(100 * gap, scores, 1)
 
 
 def remarks(comparison: Comparison) -> list[str]:
@@ -389,7 +414,7 @@ def _as_printed(
     """The difference of two scores as they are printed, so that a reader finds it in the table."""
     if row.difference is None or mean is None or reference is None:
         return row.difference
-    if abs(mean - reference - row.difference) >= 1e-9:
+    if abs(mean - reference - row.difference) >= SAME:
         return row.difference  # paired runs of several
     return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
 

@@ -16,7 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from .. import console
+import numpy as np
+
+from .. import console, printed
 from ..comparison.cautions import at_chance, doubtful, small_groups, unreliable_groups
 from ..comparison.systems import (
     BEST,
@@ -233,6 +235,14 @@ class SystemRow(System):
 
 
 Rows = Sequence[SystemRow]
+
+
+def gap_in_points(row: SystemRow, where: Where) -> float:
+    """A gap between groups, of their scores as they are printed with one digit."""
+    column = row.scores.groups[where.attribute][where.version].get(where.metric, {})
+    scores = [row.percent(where._replace(measure="", group=group)) for group in column]
+    finite = [score for score in scores if np.isfinite(score)]
+    return printed.gap(row.percent(where), finite, 1)
 
 
 def systems_of(rows: Iterable[SystemRow]) -> list[SystemRow]:

@@ -131,7 +131,8 @@ def _rounds_in_words(run: Scored, metric: str) -> str:
 def _kept_rounds(run: Scored) -> str:
     """The kept rounds, whose means a report and --fail-if use."""
     rounds = run.scores.kept_rounds
-    return f"mean of rounds {rounds[0]} to {rounds[-1]}"
+    link = "to" if len(rounds) > 2 else "and"
+    return f"mean of rounds {rounds[0]} {link} {rounds[-1]}"
 
 
 def _group_line(run: Scored, where: Where, size: Score) -> list[str]:

@@ -20,12 +20,23 @@ from ..comparison.verdict import ENOUGH, SIGNIFICANT
 from ..data import units
 from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
+from ..printed import fixed
 from ..scores import numbers, views
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Number, Where
 from . import comparison, head, writers
 from .columns import Value
-from .rows import Rows, SystemRow, has_two_rules, notes, scores_of, shortened, systems_of, unique
+from .rows import (
+    Rows,
+    SystemRow,
+    gap_in_points,
+    has_two_rules,
+    notes,
+    scores_of,
+    shortened,
+    systems_of,
+    unique,
+)
 from .single_runs import unreliable
 from .table import Cell, Column, ReportTable, mark, number, percent
 
@@ -349,7 +360,7 @@ def _parts(rows: Rows, columns: list[_Filled]) -> list[ReportTable]:
         for measure, words in GROUPS.items():
             if any(filled.column.name.startswith(measure) for filled in between):
                 legend.append(words)
-        metric, between = _by_metric([_with_worst(filled, rows) for filled in between])
+        metric, between = _by_metric([_with_worst(filled, rows) for filled in between], rows)
         title = BETWEEN_GROUPS
         if metric:
             title += f": {metric}, %"
@@ -374,7 +385,7 @@ def _by_heading(columns: list[_Filled]) -> list[_Filled]:
     return [filled for group in groups for filled in group]
 
 
-def _by_metric(columns: list[_Filled]) -> tuple[str, list[_Filled]]:
+def _by_metric(columns: list[_Filled], rows: Rows) -> tuple[str, list[_Filled]]:
     """The metric in words and columns without it, if all columns are of one metric; else "" and the
     columns.
     """
@@ -385,10 +396,19 @@ def _by_metric(columns: list[_Filled]) -> tuple[str, list[_Filled]]:
         words.add(filled.column.over.removeprefix(f"{attribute}: "))
         column = replace(filled.column, over=attribute, unit="")
         cells = [cell.rounded(1) for cell in filled.cells]
+        if filled.where.measure == views.GAP:
+            cells = [_printed_gap(cell, row, filled.where) for cell, row in zip(cells, rows)]
         without.append(replace(filled, column=column, cells=cells))
     if len(words) > 1:
         return "", columns
     return words.pop(), without
+
+
+def _printed_gap(cell: Cell, row: SystemRow, where: Where) -> Cell:
+    """The cell with the gap that a table of the groups shows."""
+    if cell.number is None:
+        return cell
+    return replace(cell, text=fixed(gap_in_points(row, where), 1))
 
 
 def _with_worst(filled: _Filled, rows: Rows) -> _Filled:

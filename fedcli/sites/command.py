@@ -108,7 +108,11 @@ def site(
         job.write(words, out, sockets=sockets, idle=idle, attach=attach)
         return
     if words:
-        raise UsageError(f"{words[0]} is for job", f"leave it out of `fedcli site {action}`")
+        command = f"fedcli site {action}"
+        raise UsageError(
+            f"`{command}` takes no {words[0]}: only `fedcli site job` has further words",
+            f"a partition or corruption is given by --data: {command} --data MANIFEST",
+        )
     if action == "stop":
         _stop(state, name or client, work)
         return

@@ -501,12 +501,12 @@ def _classes_note(answers: _Answers) -> str:
         return ""
     classes = [answers.classes[c] for c in answers.hidden_classes]
     hiding = answers.hiding
-    hide = "hides" if len(hiding) == 1 else "hide"
+    sites = console.listed([*hiding], "or")  # each hides some of the classes
     images = sum(answer.images for answer in answers.last.values())
     scored = answers.pooled[CLEAN][-1][ALL].images
     return (
-        f"no score covers {console.listed(classes)}, whose test images {console.listed([*hiding])} "
-        f"{hide} (classes under {_smallest(hiding.values())} images, and others that would reveal "
+        f"no score covers {console.listed(classes)}, whose test images {sites} "
+        f"hides (classes under {_smallest(hiding.values())} images, and others that would reveal "
         f"them): {scored:,} of {images:,} test images are scored"
     )
 

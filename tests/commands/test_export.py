@@ -29,6 +29,14 @@ def test_the_sites_of_descriptions_data_and_runs_are_named(tmp_path):
         assert names([path]) == ROSTER
 
 
+@pytest.mark.parametrize("action", ["describe", "check", "stop"])
+def test_data_without_its_option_is_refused_with_the_option(action):
+    done = CliRunner().invoke(app, ["site", action, "partition.json"])
+    assert done.exit_code == 2
+    assert f"`fedcli site {action}` takes no partition.json" in done.stderr
+    assert f"fedcli site {action} --data MANIFEST" in done.stderr
+
+
 @pytest.mark.parametrize("engine", ["nvflare", "flower"])
 def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
     done = job(engine, make_chain(tmp_path), "-o", tmp_path / "out", "--sockets", "/run/here")

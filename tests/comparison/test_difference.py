@@ -15,7 +15,7 @@ from fedcli.comparison.tested import compare
 from fedcli.comparison.verdict import INCONCLUSIVE, ONE_PATIENT, Difference
 from fedcli.errors import UsageError
 from fedcli.metrics import score
-from fedcli.reporting.comparison import notes, sentences
+from fedcli.reporting.comparison import notes, sentences, table
 
 
 def auc(logits, images):
@@ -160,6 +160,21 @@ def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
     assert result == (1, 0, 1)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_printed_gap_is_the_distance_of_the_groups_scores_as_they_are_printed(tmp_path, seed):
+    paths = scored(tmp_path / "a", model(5, seed)), heal(tmp_path / "b", model(4, seed))
+    comparison = compare([paths[0]], [paths[1]], resamples=100)
+    cells_by_name = {}
+    for line in table(comparison).rows:
+        cells_by_name[line[0].text] = [cell.text for cell in line[1:4]]
+    cells = cells_by_name["gap by sex, AUC"]
+    in_groups = [row for row in comparison.groups["sex"].each if row.metric == "auc_ovo_macro"]
+    for cell, side in zip(cells[:2], "ab", strict=True):
+        scores = [round(100 * getattr(row, side).mean, 1) for row in in_groups]
+        assert cell == f"{max(scores) - min(scores):.1f}"
+    assert float(cells[2]) == pytest.approx(float(cells[1]) - float(cells[0]))
+
+
 def test_gaps_between_groups_and_a_small_group(tmp_path):
     uneven = [
         np.where((SEX == 1)[:, None], single, np.random.default_rng(3).normal(size=single.shape))
@@ -275,7 +290,7 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
     assert "FedHEAL predicts one class for every clean image (seed 1)" in notes(comparison)
     assert comparison.groups["sex"].unknown == 4
     assert (
-        "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores"
+        "sex is unknown for 4 of 60 test images: they are in no group, but in the other scores"
         in notes(comparison)
     )
     rows = ordered({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)

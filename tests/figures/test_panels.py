@@ -271,7 +271,7 @@ def test_of_many_systems_those_off_the_front_are_grey_and_have_no_number():
 def test_intervals_are_bars_both_ways_and_are_explained():
     line = ("sex", "S0", 0, 80.0, 60.0, 75.0, 85.0, 50.0, 70.0)
     table = overall_and_worst.of_pairs([line], "accuracy", 1, 100)
-    assert "Bars: 95 % intervals over patients" in table.attrs["caption"]
+    assert "Bars: 95 % bootstrap intervals" in table.attrs["caption"]
     picture = overall_and_worst.draw(table)
     axes = axes_of(picture)["by sex"]
     across, down = [bar.get_segments()[0].tolist() for bar in axes.collections]
@@ -584,11 +584,11 @@ def test_what_was_left_out_is_counted_by_its_reason(reasons, words):
 
 
 def test_a_scheme_is_described_in_its_own_words():
-    assert flow._scheme("halves.py:halves") == "scheme halves.py:halves"
+    assert flow._scheme("halves.py:halves") == "Scheme halves.py:halves"
     words = flow._scheme("iid")
     assert words
     assert not words.endswith(".")
-    assert "scheme iid" not in words
+    assert "Scheme iid" not in words
 
 
 MEASURE = quality.MEASURES[0]

@@ -10,7 +10,9 @@ from scored_runs import model, scored
 from fedcli import printed
 from fedcli.comparison.resampling import Resamples
 from fedcli.comparison.systems import read
+from fedcli.reporting.rows import rows
 from fedcli.reporting.single_runs import by_group, legend, worst_groups
+from fedcli.reporting.tables import report
 from fedcli.scores.table import Where
 
 AUC = "auc_ovo_macro"
@@ -38,7 +40,7 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
     title, heads, lines = cells(run)
     assert (
         title
-        == "FedAvg, seed 0, mean of rounds 5 to 6: AUC, one-vs-one in %, 95 % interval, by sex"
+        == "FedAvg, seed 0, mean of rounds 5 and 6: AUC, one-vs-one in %, 95 % interval, by sex"
     )
     assert heads == ["sex", "images", "clean", "noisy", "lost to noise"]
     for line, group in zip(lines, "fm", strict=False):
@@ -77,6 +79,15 @@ def test_a_gap_is_the_difference_of_the_scores_as_they_are_printed(run, means, g
     _, _, lines = cells(changed)
     assert lines[-1][2] == gap == apart(lines[1][2], lines[0][2])
     assert f"gap {gap} points" in " ".join(worst_groups(changed))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_report_and_the_table_of_groups_have_one_gap(tmp_path, seed):
+    path = scored(tmp_path / "a", model(2, seed), kept_rounds=[5, 6])
+    _, _, lines = cells(read([path])[0])
+    between = report(rows([path])).tables[1]
+    gap = [column.name.startswith("gap") for column in between.columns].index(True)
+    assert between.rows[0][gap].text == lines[-1][2]
 
 
 def test_a_gap_that_is_no_difference_of_these_scores_stays():
@@ -125,7 +136,7 @@ def test_beside_the_last_rounds_gap_is_that_of_the_means_which_a_limit_is_about(
     gap = run.scores.part().lies("sex", "clean", AUC, "gap")
     expected = ["gap", "", f"{100 * gap.last:.1f}"]
     assert lines[-2][:3] == expected
-    expected = ["gap, mean of rounds 5 to 6", "", f"{100 * gap.mean:.1f}"]
+    expected = ["gap, mean of rounds 5 and 6", "", f"{100 * gap.mean:.1f}"]
     assert lines[-1][:3] == expected
 
 

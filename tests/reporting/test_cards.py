@@ -276,7 +276,7 @@ def test_a_card_names_what_was_read_and_not_how(row):
         "CheXpert: chest radiographs"
     )
     assert flow._scheme("iid") == "Every client a random share, even up to one image"
-    assert flow._scheme("mine") == "scheme mine"
+    assert flow._scheme("mine") == "Scheme mine"
 
 
 def test_the_flow_adds_up(row, run):

@@ -88,6 +88,18 @@ def text(path):
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], ""),
+        (["validation accuracy"], ""),
+        (["validation accuracy", "accuracy"], page.LOOKED_AT),
+    ],
+)
+def test_only_curves_of_test_scores_are_said_to_choose_nothing(names, sentence):
+    assert page._looked_at(names) == sentence
+
+
 def test_the_page_holds_all_parts_in_order(text):
     expected = [
         "answer",

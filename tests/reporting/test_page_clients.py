@@ -25,7 +25,9 @@ def system(name="FedAvg", **numbers):
         number = numbers.get(where.group or where.measure or where.metric)
         return percent(number, doubtful=doubtful)
 
-    scores = SimpleNamespace(clients={}, corruption=None, personal_models=False, groups={})
+    scores = SimpleNamespace(
+        clients={}, corruption=None, personal_models=False, groups={}, unscored=None
+    )
     return SimpleNamespace(
         name=name, cell=cell, comparable="", scores=scores, at="last", runs=1, each=[scores]
     )
@@ -82,8 +84,9 @@ def test_the_legend_of_groups_names_images_without_one(monkeypatch):
     row.scores.grouped = {"sex": SimpleNamespace(unknown=3)}
     row.scores.images = 40
     legend = subgroups._groups_legend([row], "sex")
-    assert legend.startswith(subgroups.GROUPS)
-    assert "3" in legend.removeprefix(subgroups.GROUPS)
+    begin = subgroups.GROUPS.format(images="test images")
+    assert legend.startswith(begin)
+    assert "3" in legend.removeprefix(begin)
     assert "Bold" not in legend
     assert "Bold marks the best, without a test." in subgroups._groups_legend([row, row], "sex")
 

@@ -35,6 +35,7 @@ def system(label="FedAvg", **changes):
         "usual": ("accuracy", "auc_ovo_macro"),
         "versions": {"clean": {}, "corrupted": {}},
         "method": label.lower(),
+        "unscored": None,
         "label": label,
     }
     row = {
@@ -146,6 +147,16 @@ def test_the_worst_group_is_said_with_its_gap(reliable):
     ]
 
 
+def test_the_gap_is_that_of_the_scores_as_they_are_printed(reliable):
+    column = {"f": Score(count=40), "m": Score(count=50)}
+    row = system(
+        numbers={"f": 58.149, "m": 59.751, "gap": 1.602},
+        groups={"sex": {"clean": {"auc_ovo_macro": column}}},
+    )
+    (sentence,) = lead._groups([row])
+    assert sentence.endswith("58.1 %; the gap to the best group is 1.7 points.")
+
+
 def test_the_worst_groups_of_two_systems_have_their_names(reliable):
     fedavg = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
     fedprox = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
@@ -188,7 +199,7 @@ def test_the_scores_of_one_system_have_their_intervals(monkeypatch):
         numbers={"clean": 81.26, "corrupted": 70.0},
         intervals={"clean": (75.0, 88.04)},
     )
-    auc, accuracy = lead._scores_of(row)
+    auc, accuracy, *_ = lead._scores_of(row)
     assert auc == (
         "FedAvg scores 81.3 % (95 % interval 75.0 to 88.0) on clean images and 70.0 % on noisy images in AUC, one-vs-one."
     )

@@ -130,12 +130,12 @@ def test_rows_at_chance_are_said_once_for_each_data():
     result = a_table()
     stuck = [row.model_copy(update={"chance": {"Digits": "why"}}) for row in result.rows]
     assert beside.at_chance(result.model_copy(update={"rows": stuck})) == [
-        "May be no better than chance on Digits: every row. No such row is marked as the best."
+        "May be no better than chance on Digits: every row. No such row is marked as the best on test images."
     ]
     rows = [*stuck[:2], *result.rows[2:]]
     sentences = beside.at_chance(result.model_copy(update={"rows": rows}))
     assert sentences == [
-        "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."
+        "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best on test images."
     ]
 
 

@@ -25,7 +25,7 @@ from fedcli.sites.tallies import hidden_cells, to_arrays
 from fedcli.stages.report import Report
 
 CLASSES = ["keratosis", "melanoma", "nevus"]
-FALSE = "no image of", "no test image", "fewer than 30", "is unknown of"
+FALSE = "no image of", "no test image", "fewer than 30", "is unknown for"
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_the_gap_of_two_tables_is_one_number(run, tmp_path):
     metric = scores.usual[1]
     (by_age,) = [table for table in single_runs.by_group(row.scored[0]) if "by age" in table.title]
     gap = pipelines.of_row(row)["groups"]["age"]["clean"]["gap"]
-    assert "mean of rounds 1 to 2" in by_age.title
+    assert "mean of rounds 1 and 2" in by_age.title
     result = [cell.text for cell in by_age.rows[-1]]
     assert result == ["gap", "", f"{100 * gap:.1f}"]
     outcome = pipelines.of_row(row)["groups"]["sex"]["clean"]["gap"]
@@ -186,6 +186,15 @@ def test_a_class_that_one_site_hides_is_in_no_score(run, tmp_path):
     )
     assert scores.images == 164
     assert scores.versions["clean"]["auc_ovo_macro"].last is None
+
+
+def test_sites_that_hide_other_classes_are_named_as_either(run, tmp_path):
+    federation = two_hospitals()
+    hospitals = {"skin-a": hospital([(3, 4), (20, 40), (30, 90)])}
+    hospitals["skin-b"] = hospital([(2, 3), (20, 30), (60, 60)])
+    federation = Federation(CLASSES, federation.attributes, hospitals)
+    scores = federations.scored(federation, run, tmp_path / "scores")
+    assert "whose test images skin-a or skin-b hides (classes under 10" in scores.warning
 
 
 def test_an_answer_that_hides_what_is_no_group_or_lacks_images_without_a_word_is_refused():

@@ -76,7 +76,7 @@ def _steps(run: Path, scores: RunScores) -> Iterator[FlowStep]:
     if outside > 0:
         clients += f", {outside:,} of the training part held by none"
     scheme = _scheme(body["scheme"])
-    clients_and_scheme = f"{clients}; {scheme}"
+    clients_and_scheme = f"{clients}. {scheme}"
     yield FlowStep("trained on", images["train"], clients_and_scheme)
     yield FlowStep("validated on", images["val"])
     held_out = body.get("held_out")
@@ -101,7 +101,7 @@ def _scheme(name: str) -> str:
         documentation = SCHEMES[name].__doc__ or ""
         first_line = documentation.partition("\n")[0]
         description = first_line.partition(";")[0].rstrip(".")
-    return description or f"scheme {name}"
+    return description or f"Scheme {name}"
 
 
 def _left_out(skipped: list[dict[str, str]]) -> str:

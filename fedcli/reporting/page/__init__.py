@@ -9,7 +9,7 @@ Equal scores give equal bytes but for what the clocks of their runs say, which a
 
 import base64
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -270,12 +270,16 @@ def _convergence(systems: Rows) -> Iterator[inline.Panels]:
         legend = ""
         if max(map(len, runs.values())) > 1:
             legend += BANDED
-        if scored:
-            legend += LOOKED_AT
+        legend += _looked_at(scored)
         panels = inline.of_picture(convergence.draw(curves))
         yield replace(panels, title="Convergence", legend=legend)
     with suppress(NothingToDraw):
         yield inline.of_picture(FIGURES["weights"].picture(runs))
+
+
+def _looked_at(names: Iterable[str]) -> str:
+    """A sentence on curves of test scores; "" where there are none. names: of curves of scores."""
+    return "" if all(name.startswith("validation") for name in names) else LOOKED_AT
 
 
 def _scored(record: series.Record) -> list[str]:

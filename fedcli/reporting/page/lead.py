@@ -29,7 +29,7 @@ from ..columns import shown
 from ..comparison import said_against, spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Rows, SystemRow, base_of, scores_of
+from ..rows import Rows, SystemRow, base_of, gap_in_points, scores_of
 from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
@@ -43,7 +43,7 @@ MOST_NAMED = 4  # systems whose numbers stand in a sentence
 INTERVALS = (
     "In percent: the scores of the tables, each with its {level} {kind}interval over "
     "{resamples:,} bootstrap resamples of the {units:,} {unit} of the test set. It shows how much "
-    "a score depends on the test patients, not on training again. Two methods whose intervals "
+    "a score depends on these {unit}, not on training again. Two methods whose intervals "
     "overlap may still differ: see the tests below."
 )
 
@@ -263,7 +263,7 @@ def _lowest_groups(
     """
     rows, groups, scores = zip(*lowest)
     where = Where("clean", attribute=attribute, metric=metric, measure=GAP)
-    gaps = [row.percent(where) for row in rows]
+    gaps = [gap_in_points(row, where) for row in rows]
     names = list(dict.fromkeys(groups))
     unreliable = ""
     if set(names) <= set(small_groups(rows[0].scores, attribute)):

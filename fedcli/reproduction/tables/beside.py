@@ -226,7 +226,8 @@ def at_chance(results: Results) -> list[str]:
             names = "every row"
         data = f" on {title}" if title else ""
         sentences.append(
-            f"May be no better than chance{data}: {names}. No such row is marked as the best."
+            f"May be no better than chance{data}: {names}. No such row is marked as the best on "
+            "test images."
         )
     return sentences
 
