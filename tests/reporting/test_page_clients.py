@@ -25,7 +25,9 @@ def system(name="FedAvg", **numbers):
         number = numbers.get(where.group or where.measure or where.metric)
         return percent(number, doubtful=doubtful)
 
-    scores = SimpleNamespace(clients={}, corruption=None, personal_models=False, groups={})
+    scores = SimpleNamespace(
+        clients={}, corruption=None, personal_models=False, groups={}, unscored=None
+    )
     return SimpleNamespace(
         name=name, cell=cell, comparable="", scores=scores, at="last", runs=1, each=[scores]
     )
