@@ -10,7 +10,7 @@ from .shell.common import Json
 from .shell.shown import show_json
 
 if TYPE_CHECKING:
-    from ..data.corruption.kinds import Corruption
+    from ..data.corruption.kinds import CorruptionKind
 
 One = Annotated[str | None, "a modality, whose kinds are shown, or one kind", NAME]
 MORE = (
@@ -43,7 +43,7 @@ def corruptions(name: One = None, json: Json = False) -> None:
         _show(everything, _by_modality(everything), json)
 
 
-def _of_packages() -> "list[Corruption]":
+def _of_packages() -> "list[CorruptionKind]":
     from ..data.corruption.kinds import KINDS, named
 
     names = extensions.installed("corruptions")
@@ -52,7 +52,7 @@ def _of_packages() -> "list[Corruption]":
 
 
 def _show(
-    kinds: "Sequence[Corruption]",
+    kinds: "Sequence[CorruptionKind]",
     rows: list[list[str]],
     as_json: bool,
 ) -> None:
@@ -63,7 +63,7 @@ def _show(
     print(MORE)
 
 
-def _by_modality(kinds: "Sequence[Corruption]") -> list[list[str]]:
+def _by_modality(kinds: "Sequence[CorruptionKind]") -> list[list[str]]:
     """Rows of the general kinds, then of each modality; kinds of a table of another's intensities
     in one row.
     """
@@ -82,7 +82,7 @@ def _by_modality(kinds: "Sequence[Corruption]") -> list[list[str]]:
     return rows
 
 
-def _rows(kinds: "Sequence[Corruption]") -> list[list[str]]:
+def _rows(kinds: "Sequence[CorruptionKind]") -> list[list[str]]:
     rows = []
     for kind in kinds:
         about = kind.about
@@ -94,7 +94,7 @@ def _rows(kinds: "Sequence[Corruption]") -> list[list[str]]:
     return rows
 
 
-def _facts(kind: "Corruption") -> dict[str, Any]:
+def _facts(kind: "CorruptionKind") -> dict[str, Any]:
     from ..data.corruption.kinds.kind import ORIGINALS
 
     return {
@@ -111,7 +111,7 @@ def _facts(kind: "Corruption") -> dict[str, Any]:
     }
 
 
-def _lines(kind: "Corruption") -> list[list[str]]:
+def _lines(kind: "CorruptionKind") -> list[list[str]]:
     facts = _facts(kind)
     lines = [["what it does", kind.about]]
     for severity, amount in enumerate(kind.amounts, 1):

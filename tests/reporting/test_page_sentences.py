@@ -30,7 +30,6 @@ def system(label="FedAvg", **changes):
         "roster_size": 3,
         "rounds": 5,
         "corruption": None,
-        "unscored": None,
         "options": {},
         "groups": {"sex": {"clean": {}}},
         "usual": ("accuracy", "auc_ovo_macro"),

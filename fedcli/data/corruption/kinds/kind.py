@@ -47,7 +47,7 @@ ORIGINALS = "originals of 16 bits are mapped to 8 by prepare, before they are co
 
 
 @dataclass(frozen=True)
-class Corruption:
+class CorruptionKind:
     """A kind of corruption.
 
     Attributes:
@@ -102,12 +102,12 @@ class Corruption:
         return np.rint(np.clip(changed, 0, 1) * top).astype(image.dtype)
 
 
-KINDS: dict[str, Corruption] = {}  # by name; the files of this folder fill it
+KINDS: dict[str, CorruptionKind] = {}  # by name; the files of this folder fill it
 ALIASES: dict[str, str] = {}
-_own: dict[str, Corruption] = {}  # of files and packages that commands have named
+_own: dict[str, CorruptionKind] = {}  # of files and packages that commands have named
 
 
-def register(kind: Corruption) -> None:
+def register(kind: CorruptionKind) -> None:
     """Make a corruption known by its name. Raises ValueError for a name that is taken."""
     for name in (kind.name, *kind.aliases):
         if name in KINDS or name in ALIASES:
@@ -130,7 +130,7 @@ def register_family(file: str, *changes: Change) -> None:
     for name, table in declared.items():
         facts = {**common, **table}
         function = facts.pop("change", name.replace("-", "_"))
-        register(Corruption(name, change=function_by_name[function], **facts))
+        register(CorruptionKind(name, change=function_by_name[function], **facts))
 
 
 def declarations(file: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def full_kind(word: str) -> str:
     return named(word).name
 
 
-def named(word: str) -> Corruption:
+def named(word: str) -> CorruptionKind:
     """The corruption of a name, of a file or of an installed package.
 
     Raises FedcliError, UsageError.
@@ -170,7 +170,7 @@ def named(word: str) -> Corruption:
     raise UsageError(f"unknown corruption {word!r}", hint)
 
 
-def _is_allowed(outside: Corruption) -> bool:
+def _is_allowed(outside: CorruptionKind) -> bool:
     """Tell whether this command names the file of a corruption; of a package it is asked anew."""
     path = outside.code.path if outside.code else None
     return path is not None and path in extensions.files_named()
@@ -181,7 +181,7 @@ def is_taken(name: str) -> bool:
     return name.lower().replace("_", "-") in (*KINDS, *ALIASES, *MODALITIES)
 
 
-def _kept(function: Callable[..., Any], code: Code) -> Corruption:
+def _kept(function: Callable[..., Any], code: Code) -> CorruptionKind:
     """Somebody's function as a corruption, which can then be found by its name."""
     name = function.__name__
     if is_taken(name):
@@ -191,7 +191,7 @@ def _kept(function: Callable[..., Any], code: Code) -> Corruption:
     if before is not None and _is_allowed(before) and before.code != code:
         sentence = f"{before.code} and {code} both have a corruption {name!r}"
         raise UsageError(sentence, "give one of the functions another name")
-    _own[name] = Corruption(
+    _own[name] = CorruptionKind(
         name,
         first_line(function),
         function,

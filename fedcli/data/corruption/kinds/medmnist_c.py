@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from . import tone
-from .kind import Array, Corruption, Stream, declarations, register
+from .kind import Array, CorruptionKind, Stream, declarations, register
 from .painting import blurred, convolved, covered, disc, grid, side_of
 from .scanner import resized
 
@@ -212,7 +212,7 @@ def _register(file: str) -> None:
             facts = dict(declared["kinds"][name])
             change = function_by_name[facts.pop("change", name.replace("-", "_"))]
             facts |= {"amounts": amounts, "modalities": (modality,), "source": SOURCE}
-            register(Corruption(f"{name}@{modality}", change=change, **facts))
+            register(CorruptionKind(f"{name}@{modality}", change=change, **facts))
 
 
 _register(__file__)

@@ -25,7 +25,7 @@ import numpy as np
 
 from ....seeds import derive
 from .. import library
-from .kind import SEVERITIES, Corruption, register
+from .kind import SEVERITIES, CorruptionKind, register
 
 SMALLEST = 32  # px, for the spatial kinds
 SOURCE = "Hendrycks and Dietterich, ICLR 2019, arXiv 1903.12261; package imagecorruptions"
@@ -57,7 +57,7 @@ NOISY = "a draw for each channel"
 
 
 @dataclass(frozen=True)
-class FromPackage(Corruption):
+class FromPackage(CorruptionKind):
     """A kind of the package, which draws from NumPy's global stream and takes 8 bits alone."""
 
     def ready(self) -> None:
