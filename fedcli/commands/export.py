@@ -54,6 +54,8 @@ def export(
         del runs[0]
     if len(runs) > 1:
         raise UsageError(f"{runs[1]} is one run too many", "export one at a time")
+    for run in runs:
+        _check_run(run, work)
     _model(
         runs[0] if runs else None,
         format or _format(out),
@@ -62,6 +64,15 @@ def export(
         data=data,
         work=work,
     )
+
+
+def _check_run(run: Path, work: Path) -> None:
+    """Refuse a word that names no run. Raises UsageError."""
+    from ..stages.named_runs import is_known
+
+    if not run.exists() and not is_known(str(run), work):
+        hint = "`fedcli ls` lists runs; `fedcli site job` writes jobs of NVFlare and Flower"
+        raise UsageError(f"{str(run)!r} is no run", hint)
 
 
 def _format(out: Path | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import console, labels
 from ..console import counted
-from . import image_contents, manifest, sources, units
+from . import image_contents, left_out, manifest, sources, units
 from .image_counts import CLASS, Counts, of_manifest
 from .manifest import Body
 from .pool import ALL, pool_of
@@ -16,7 +16,6 @@ from .pool import ALL, pool_of
 WIDTH = 100  # characters of a line
 NAMES = 30  # characters of a name
 ATTRIBUTES = 3  # with a line of their own
-REASONS = 2  # for which files are left out, by name
 SPLITS = {
     "image": "image by image",
     "official": "as published",
@@ -25,15 +24,25 @@ SPLITS = {
 
 
 def say(made_path: Path) -> None:
-    """Tell a person of a dataset, or of the one that a partition or corruption is of."""
+    """Tell a person of a dataset, or of the one that a partition or corruption is of.
+
+    Preparation itself has said which files were left out.
+    """
     dataset = manifest.above(made_path, "dataset")
-    for line in of_dataset(dataset, of_manifest(dataset)):
+    for line in _of_images(dataset, of_manifest(dataset)):
         console.say(line)
 
 
 def of_dataset(path: Path, counts: Counts) -> list[str]:
-    """At most eight lines about a dataset, of which the counts were taken, and up to three about
-    odd images."""
+    """Lines about a dataset, of which the counts were taken, and the files that were left out."""
+    skipped = manifest.read(path, "dataset").body.get("skipped", [])
+    return _of_images(path, counts) + left_out.lines(
+        [(file["file"], file["why"]) for file in skipped]
+    )
+
+
+def _of_images(path: Path, counts: Counts) -> list[str]:
+    """At most eight lines about the images of a dataset, and up to three about odd ones."""
     body = manifest.read(path, "dataset").body
     names = list(body["attributes"])
     lines = [_images(body)]
@@ -44,8 +53,6 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
     if len(names) > ATTRIBUTES:
         lines.append(fitted("also known: ", names[ATTRIBUTES:]))
     lines += _of_patients(path, body)
-    if body.get("skipped"):
-        lines += _left_out(body["skipped"])
     return lines + of_contents(image_contents.of_manifest(path))
 
 
@@ -57,24 +64,6 @@ def _images(body: Body) -> str:
     parts = f"{train:,} train, {test:,} test, {how_split(body)}"
     size = "x".join(map(str, body["size"]))
     return f"images: {count:,} ({parts}), {size} pixels"
-
-
-def _left_out(skipped: Sequence[Mapping[str, str]]) -> list[str]:
-    """Lines on the files that were left out: by reason, the most frequent first, with an
-    example."""
-    files_by_reason: dict[str, list[str]] = {}
-    for file in skipped:
-        files_by_reason.setdefault(file["why"], []).append(file["file"])
-    reasons = sorted(files_by_reason, key=lambda reason: -len(files_by_reason[reason]))
-    lines = [f"left out: {counted(len(skipped), 'file', 'files')}, listed in dataset.json"]
-    for reason in reasons[:REASONS]:
-        files = files_by_reason[reason]
-        example = f"such as {_short(files[0])}" if len(files) > 1 else _short(files[0])
-        lines.append(f"  {len(files):,}: {_short(reason, 2 * NAMES)}, {example}")
-    others = [len(files_by_reason[reason]) for reason in reasons[REASONS:]]
-    if others:
-        lines.append(f"  {sum(others):,}: {counted(len(others), 'other reason', 'other reasons')}")
-    return lines
 
 
 def of_contents(contents: Mapping[str, Any]) -> list[str]:

@@ -22,11 +22,13 @@ CLASSIFIER = {
 }  # learning rates of a classifier on a frozen network: measured, see docs/settings.md
 SCHEDULES = ("constant", "cosine", "step")
 METHOD = "Method"
-OF_OPTIMIZER = Flag(panel="Optimizer")
-OPEN = Flag(panel="Optimizer", open=True)
+OPTIMIZER = "Optimizer"
+OF_OPTIMIZER = Flag(panel=OPTIMIZER)
+OPEN = Flag(panel=OPTIMIZER, open=True)
 NETWORK = "Network"
 RARE = "Rare classes"
 PRIVACY = Flag(panel="Privacy")
+HOW = "", OPTIMIZER, PRIVACY.panel  # headings of options that say how a client trains
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 from ..comparison.systems import grouped, identity, last, settled
 from ..console import counted
+from ..federation.training import HOW
 from ..options import Option, recorded
 from ..runs.train_options import TrainOptions
 from .drawing import LINES, LONG
@@ -19,7 +20,7 @@ def _says_training(option: Option) -> bool:
     flag = option.flag
     if flag.label or flag.argument:
         return False
-    return not flag.panel or option.name in ("model", "weights")
+    return flag.panel in HOW or option.name in ("model", "weights")
 
 
 TRAINING = [option.name for option in recorded(TrainOptions) if _says_training(option)]

@@ -97,8 +97,8 @@ def test_the_sample_of_a_table_is_that_of_the_rows_that_have_one():
     [
         ("image", 1, "only 1 image differs, so p cannot be below 0.5"),
         ("image", 5, "only 5 images differ, so p cannot be below 0.5"),
-        ("patient or lesion", 1, "only 1 patient or lesion differs, so p cannot be below 0.5"),
-        ("patient or lesion", 5, "only 5 patients or lesions differ, so p cannot be below 0.5"),
+        ("lesion", 1, "only 1 lesion differs, so p cannot be below 0.5"),
+        ("lesion", 5, "only 5 lesions differ, so p cannot be below 0.5"),
         ("image", 6, ""),
         ("image", 0, ""),
     ],
@@ -146,7 +146,7 @@ def test_an_adjusted_row_keeps_its_own_p_beside_the_adjusted_ones():
 def test_the_legend_of_one_seed_is_of_patients_alone():
     rows = [Difference(over="seeds", samples=1)]
     text = verdict.legend(rows, resamples=500)
-    assert text.startswith("95 % interval and p over patients: 500 bootstrap resamples of the")
+    assert text.startswith("95 % interval and p over patients (images, where no ")
     assert "p over seeds:" not in text
     assert text.endswith(". Higher or lower: both p are below 0.05, with 3 seeds or more; " + REST)
 

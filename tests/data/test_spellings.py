@@ -128,7 +128,7 @@ def test_links_to_folders_are_named_and_a_link_to_itself_is_one_bad_file(tmp_pat
     assert result == 5
     output = capsys.readouterr().err
     assert "links to folders are not followed: linked" in output
-    assert "im05.png: no such file" in output
+    assert "1: no such file, im05.png" in output
 
 
 def test_a_name_that_is_not_utf8_is_an_error_that_says_which(tmp_path):

@@ -148,7 +148,7 @@ def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [
-        ("image,part of it\ni00,test\n", {}, "has no split column, only image, part of it"),
+        ("image,part of it\ni00,test\n", {}, "has no split column"),
         ("image,split\nx,test\n", {}, "names none of the 20 images"),
         ("image,split\ni00,test\ni00,train\n", {}, "i00 is in 'test' and in 'train'"),
         ("image,split\ni00,maybe\n", {}, "unknown part 'maybe'"),

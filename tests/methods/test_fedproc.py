@@ -23,8 +23,10 @@ def loss_at(round, rounds, has_prototype=(True, True, True), **settings):
     client = ClientRound(
         "north", 0, round, rounds, 0.1, layout.read(), shared, layout, shard, None, {}
     )
+    local = resolve("fedproc", settings).local
+    local.on_round_start(net, client)
     return (
-        resolve("fedproc", settings).local.loss(net, batch, client),
+        local.loss(net, batch, client),
         net.features(batch.x),
         net(batch.x),
         batch.y,
@@ -67,7 +69,9 @@ def test_a_batch_without_any_known_class_has_a_finite_loss_and_gradient():
     prototype_known = torch.tensor([True, False, False])
     shared = {"prototypes": PROTOTYPES, "prototype_known": prototype_known}
     client = ClientRound("north", 0, 1, 5, 0.1, layout.read(), shared, layout, shard, None, {})
-    loss = resolve("fedproc").local.gradient(net.train(), next(shard.in_order()), client)
+    local = resolve("fedproc").local
+    local.on_round_start(net, client)
+    loss = local.gradient(net.train(), next(shard.in_order()), client)
     assert loss == 0
     assert not layout.grad.any()
 

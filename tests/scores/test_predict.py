@@ -418,8 +418,8 @@ def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["modle"], "neither nvflare, flower, model nor a run"),
-        (["flower"], "which sites"),
+        (["modle"], "'modle' is no run"),
+        (["flower"], "fedcli site job"),
         (["model"], "which kind"),
     ],
 )

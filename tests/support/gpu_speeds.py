@@ -1,10 +1,10 @@
-"""What was measured on one H100, in benchmarks/results/h100.csv."""
+"""What was measured on one H100, in benchmarks/h100.csv."""
 
 import csv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_TABLE = (ROOT / "benchmarks/results/h100.csv").read_text(encoding="utf-8")
+_TABLE = (ROOT / "benchmarks/h100.csv").read_text(encoding="utf-8")
 ROWS = list(csv.DictReader(_TABLE.splitlines()))
 
 

@@ -26,7 +26,7 @@ from ...options import path_of
 from ...provenance import OwnCodeError
 from ...system.memory import keep_freed
 from ...system.processes import in_order
-from .. import manifest, originals, overlap, shared_patients, sources
+from .. import left_out, manifest, originals, overlap, shared_patients, sources
 from .. import pool as shard
 from ..pool import BlankPool, Row
 from ..prepare_options import PrepareOptions
@@ -493,7 +493,9 @@ def describe(
     rows: list[Row],
     skipped: Skipped,
 ) -> manifest.Body:
-    """The manifest's body."""
+    """The manifest's body, with a word to the person about what was left out."""
+    for line in left_out.lines(skipped):
+        console.say(line)
     if skipped:
         check_parts(name, rows)
     classes = _classes(card, listing)
