@@ -143,7 +143,7 @@ def _scored(
             f"training and scoring {runs} runs for a report, each on {images:,} test images, once"
         )
         command(
-            "run",
+            "reproduce",
             work / "runs.toml",
             "--raw",
             work / "raw",

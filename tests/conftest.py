@@ -19,6 +19,7 @@ from fedcli.bench.toy import CLASSES, ROSTER, toy_clip, toy_federation, toy_net,
 from fedcli.data import manifest
 from fedcli.data.pool import Row
 from fedcli.data.shard import Shard, Shards
+from fedcli.extensions import allowed
 from fedcli.federation.server import Federation
 from fedcli.leaves import is_installed
 from fedcli.methods import resolve
@@ -101,6 +102,13 @@ def _no_limits(monkeypatch):
     """Training on a busy machine takes long enough for its limits to be measured, which some tests do by themselves."""
     if is_installed("fedcli.bench.limits"):
         monkeypatch.setattr("fedcli.bench.limits.LEAST", float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def _names_no_code():
+    """Files of code that one test names are not named in the next one."""
+    with allowed(()):
+        yield
 
 
 @pytest.fixture(autouse=True)

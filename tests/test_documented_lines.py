@@ -96,7 +96,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "partition": SKIN,
     "train": TWO_CLIENTS,
     "DP-SGD: the guarantee for one image": TWO_CLIENTS,
-    "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
+    "site": DESCRIBED,
     "export": [*DESCRIBED, "fedcli train fedavg"],
     "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],

@@ -63,7 +63,8 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "the ground floor": 8300,
 }
 MOST_FILES = 21  # on one floor of a room
-ONE_EACH = "fedcli/methods", "fedcli/commands"  # a file for each method and command
+# a file for each method, command and figure
+ONE_EACH = "fedcli/methods", "fedcli/commands", "fedcli/figures/kinds"
 MOST_ROOMS = 2  # that have a file of one name
 QUESTIONS = (
     "What",

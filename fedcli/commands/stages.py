@@ -110,9 +110,7 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
     fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
     fedcli corrupt labels --kind symmetric --rate 0.3 --on rosendahl;
-    fedcli corrupt attributes --hide sex --share 0.3; fedcli corrupt clients --kind sign-flip;
-    fedcli corrupt clients --kind label-flip --flip mel=nv --on rosendahl;
-    fedcli corrupt clients --kind backdoor --target nv
+    fedcli corrupt attributes --hide sex --share 0.3; fedcli corrupt clients --kind sign-flip
     """
     from ..stages import corrupt as stage
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import fedcli
-from fedcli.data.corruption.kinds import MODALITIES
+from fedcli.data.corruption.kinds import MODALITIES, magnetic_resonance  # noqa: F401 - its kinds
 from fedcli.errors import UsageError
 from fedcli.reporting import page
 from fedcli.reporting.robustness import robustness
