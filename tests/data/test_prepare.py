@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from raw_folders import completed, write_csv, write_ct, write_skin
 from raw_folders import prepare as prepared
-from raw_folders import write_csv, write_ct, write_skin
 
-from fedcli.data import manifest, shared_patients, sources
+from fedcli.data import manifest, shared_patients
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.preparation import prepare
 from fedcli.data.prepare_options import PrepareOptions
@@ -319,7 +319,7 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
 def test_all_of_ham10000_has_its_published_counts():
     """Its tables, the names of its files and the split; the session on real images decodes them."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "lesion"))
+    listing = isic2018.rows(raw, completed(16, "lesion"))
     rows = listing.rows
     centers = listing.attributes["center"]
     counts = Counter(isic2018.CLASSES[row.label] for row in rows)
@@ -359,7 +359,7 @@ def test_all_of_ham10000_has_its_published_counts():
 @REAL
 def test_the_official_fold_of_ham10000_shares_696_lesions():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    listing = sources.source("isic2018").rows(raw, sources.isic2018.completed(16, "official"))
+    listing = isic2018.rows(raw, completed(16, "official"))
     result = sum(row.test for row in listing.rows)
     assert result == 2003
     shared = shared_patients.of_rows(listing.patient, listing.rows)
