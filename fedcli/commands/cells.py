@@ -22,7 +22,7 @@ DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell "
     "into this folder, and one for their data",
-    Flag("[=DIR]", alone=o.JUST_SAY, access="writes"),
+    Flag("[=DIR]", alone=o.DRY_RUN_ALONE, access="writes"),
 ]
 
 
@@ -59,7 +59,7 @@ def train_over(
         _partitioned,
         all_tests=all_tests,
     )
-    if dry_run not in ("", o.JUST_SAY):
+    if dry_run not in ("", o.DRY_RUN_ALONE):
         devices = engine.spread(options.device, options.jobs, options.at_once)
         script = Script(grid.recipe, grid.cells, work, source=grid.data, devices=devices)
         scripted(script, dry_run)
@@ -122,7 +122,7 @@ def _write_tables(tables: Sequence[Any], path: Path) -> None:
 
 def scripted(script: Any, dry_run: str) -> None:
     """Print the script of cells, or write one for each into a folder."""
-    if dry_run == o.JUST_SAY:
+    if dry_run == o.DRY_RUN_ALONE:
         print(script.text(), end="")
         return
     folder = Path(dry_run)

@@ -52,10 +52,10 @@ def export(
     runs = [Path(word) for word in words]
     if words and words[0] == MODEL:
         del runs[0]
-    if len(runs) > 1:
-        raise UsageError(f"{runs[1]} is one run too many", "export one at a time")
     for run in runs:
         _check_run(run, work)
+    if len(runs) > 1:
+        raise UsageError(f"{runs[1]} is one run too many", "export one at a time")
     _model(
         runs[0] if runs else None,
         format or _format(out),

@@ -19,7 +19,7 @@ from ..stages.options import (
     PrepareOptions,
 )
 from .shell.common import (
-    JUST_SAY,
+    DRY_RUN_ALONE,
     BriefJson,
     FailIf,
     Force,
@@ -127,7 +127,7 @@ Estimate = Annotated[
     str,
     "measure a few steps, say how long it would take and how much memory, write nothing; with "
     "--over, --dry-run=DIR writes a script for each run into this folder instead",
-    Flag("[=DIR]", alone=JUST_SAY, access="writes"),
+    Flag("[=DIR]", alone=DRY_RUN_ALONE, access="writes"),
 ]
 Over = Annotated[
     Sequence[str],
@@ -238,7 +238,7 @@ def _train_several(
 
 def _refuse_folder(dry_run: str) -> None:
     """Raise UsageError where scripts are asked for that only --over has."""
-    if dry_run not in ("", JUST_SAY):
+    if dry_run not in ("", DRY_RUN_ALONE):
         sentence = f"--dry-run={dry_run} writes scripts of the runs of --over"
         raise UsageError(sentence, "give --dry-run alone, or add --over KEY=VALUE,...")
 

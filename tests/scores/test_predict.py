@@ -420,6 +420,7 @@ def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch
     [
         (["modle"], "'modle' is no run"),
         (["flower"], "fedcli site job"),
+        (["nvflare", "described"], "fedcli site job"),
         (["model"], "which kind"),
     ],
 )

@@ -40,7 +40,7 @@ Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
 By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]
 
 DEFAULT_WORK = Path(WORK)
-JUST_SAY = "-"  # the value of --dry-run where it is typed alone
+DRY_RUN_ALONE = "-"  # the value of --dry-run where it is typed alone
 FORMATS = "table", "markdown", "latex", "csv", "json", "html"
 DRAWN = "svg", "pdf", "png"
 
