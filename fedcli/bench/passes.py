@@ -19,7 +19,8 @@ def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def passes_of(method: Any) -> dict[str, int]:
-    """The passes of a method, by kind; of one that states none those of plain training."""
+    """The passes of a method, by kind; those of plain training where a half cannot state them."""
     costs = [half.cost for half in (method.local, method.aggregator)]
-    stated = [cost for cost in costs if not isinstance(cost, str)]
-    return summed(stated or [NOT_STATED])
+    if any(isinstance(cost, str) for cost in costs):
+        return summed([NOT_STATED])
+    return summed(costs)
