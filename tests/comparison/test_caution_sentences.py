@@ -90,10 +90,7 @@ WITHOUT_GROUPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    WITHOUT_GROUPS,
-)
+@pytest.mark.parametrize("changed", WITHOUT_GROUPS)
 def test_what_has_no_scores_of_groups_is_not_decided(changed):
     result = decided(run_of(f=even(0.6, FEW), m=0.8), **changed)
     assert result == set()
@@ -259,10 +256,7 @@ LEVELLING_DOWN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    LEVELLING_DOWN,
-)
+@pytest.mark.parametrize(("before", "after", "expected"), LEVELLING_DOWN)
 def test_levelling_down_is_a_smaller_gap_without_a_gain(before, after, expected):
     assert levels(before, after) is expected
 

@@ -104,10 +104,7 @@ ADVICE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("images", "options", "advice"),
-    ADVICE,
-)
+@pytest.mark.parametrize(("images", "options", "advice"), ADVICE)
 def test_advice_is_of_what_may_help_the_run(tmp_path, images, options, advice):
     (row,) = rows([scored(tmp_path / "a", model(0.1, 1), intervals=intervals(0.3, 0.38))])
     (run,) = row.scored
@@ -190,10 +187,7 @@ MISSING_CLASSES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("classes", "missing", "consequence"),
-    MISSING_CLASSES,
-)
+@pytest.mark.parametrize(("classes", "missing", "consequence"), MISSING_CLASSES)
 def test_a_group_with_one_class_alone_has_no_auc(classes, missing, consequence):
     assert _of_north(of_two_hospitals("no image of ill"), classes, missing) == [
         f"site north {consequence}"

@@ -52,10 +52,7 @@ OF_ONE_SYSTEM = [
 ]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    OF_ONE_SYSTEM,
-)
+@pytest.mark.parametrize("changed", OF_ONE_SYSTEM)
 def test_seeds_and_folds_are_no_part_of_a_system(changed):
     assert scored(**changed).identity == scored().identity
 
@@ -75,10 +72,7 @@ OF_ANOTHER_SYSTEM = [
 ]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    OF_ANOTHER_SYSTEM,
-)
+@pytest.mark.parametrize("changed", OF_ANOTHER_SYSTEM)
 def test_everything_else_is(changed):
     assert scored(**changed).identity != scored().identity
 
@@ -110,10 +104,7 @@ NAMES_BY_DATA = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    NAMES_BY_DATA,
-)
+@pytest.mark.parametrize(("data", "words"), NAMES_BY_DATA)
 def test_a_run_is_named_by_its_fold_its_seed_and_seeds_of_data_other_than_0(data, words):
     assert scored(data=data).which == words
 
@@ -160,10 +151,7 @@ BRIEF_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    BRIEF_TEXTS,
-)
+@pytest.mark.parametrize(("value", "text"), BRIEF_TEXTS)
 def test_a_value_is_written_briefly(value, text):
     assert brief(value) == text
 

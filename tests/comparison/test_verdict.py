@@ -89,10 +89,7 @@ CONCLUSIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("p", "over", "seeds", "expected", "why"),
-    CONCLUSIONS,
-)
+@pytest.mark.parametrize(("p", "over", "seeds", "expected", "why"), CONCLUSIONS)
 def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
     difference = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
     result = (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason)

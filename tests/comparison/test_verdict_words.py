@@ -30,10 +30,7 @@ TEXTS_OF_P = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("p", "text"),
-    TEXTS_OF_P,
-)
+@pytest.mark.parametrize(("p", "text"), TEXTS_OF_P)
 def test_a_p_has_three_digits_or_says_that_it_is_smaller(p, text):
     assert p_text(p) == text
 
@@ -47,10 +44,7 @@ TEXTS_OF_DIFFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("share", "digits", "text"),
-    TEXTS_OF_DIFFERENCES,
-)
+@pytest.mark.parametrize(("share", "digits", "text"), TEXTS_OF_DIFFERENCES)
 def test_a_difference_has_its_sign_unless_its_digits_are_zero(share, digits, text):
     assert signed(share, digits) == text
 
@@ -66,10 +60,7 @@ TEXTS_OF_INTERVALS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("row", "text"),
-    TEXTS_OF_INTERVALS,
-)
+@pytest.mark.parametrize(("row", "text"), TEXTS_OF_INTERVALS)
 def test_both_bounds_of_an_interval_have_signs(row, text):
     assert interval_text(row) == text
 
@@ -84,10 +75,7 @@ OF_THESE_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("conclusion", "samples", "expected"),
-    OF_THESE_MODELS,
-)
+@pytest.mark.parametrize(("conclusion", "samples", "expected"), OF_THESE_MODELS)
 def test_a_difference_of_these_models_counts_where_there_are_few_seeds(
     conclusion, samples, expected
 ):
@@ -120,10 +108,7 @@ FEW_UNITS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("unit", "differing", "reason"),
-    FEW_UNITS,
-)
+@pytest.mark.parametrize(("unit", "differing", "reason"), FEW_UNITS)
 def test_few_units_that_differ_are_counted_in_their_own_word(unit, differing, reason):
     row = Difference(difference=0.1, unit=unit, differing=differing, floor=0.5, **SEEDS)
     judged = adjusted(row, 0.6, 0.5)

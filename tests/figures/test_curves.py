@@ -258,10 +258,7 @@ SCALES_BY_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    SCALES_BY_VALUES,
-)
+@pytest.mark.parametrize(("values", "scale"), SCALES_BY_VALUES)
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, scale):
     path = a_run(tmp_path / "run", [a_line(1, reports={"odd": values})])
     record = read(path)

@@ -71,10 +71,7 @@ SHORTENED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    SHORTENED,
-)
+@pytest.mark.parametrize(("name", "text"), SHORTENED)
 def test_a_name_is_shortened_to_a_line_of_the_legend(name, text):
     assert short(name) == text
 
@@ -105,10 +102,7 @@ GRIDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("panels", "columns", "grid"),
-    GRIDS,
-)
+@pytest.mark.parametrize(("panels", "columns", "grid"), GRIDS)
 def test_panels_are_as_square_as_three_columns_allow(panels, columns, grid):
     figure = drawing.drawn(picture_of(panels, columns=columns))
     assert grid_of(figure) == grid
@@ -247,10 +241,7 @@ LEGENDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("legend", "names"),
-    LEGENDS,
-)
+@pytest.mark.parametrize(("legend", "names"), LEGENDS)
 def test_the_legend_of_a_page_leaves_out_a_lone_line_and_the_band(legend, names):
     picture = picture_of(1, legend=legend)
     keys = inline.of_picture(picture).keys
@@ -267,10 +258,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("drawn_as", "colour", "pattern", "has_mark"),
-    KEYS,
-)
+@pytest.mark.parametrize(("drawn_as", "colour", "pattern", "has_mark"), KEYS)
 def test_a_key_has_the_colour_dashes_and_marker_of_its_line(drawn_as, colour, pattern, has_mark):
     key = inline._key("name", drawn_as)
     assert (key.colour, key.pattern) == (colour, pattern)

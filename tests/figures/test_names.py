@@ -50,10 +50,7 @@ NAMES_BY_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    NAMES_BY_OPTIONS,
-)
+@pytest.mark.parametrize(("options", "expected"), NAMES_BY_OPTIONS)
 def test_runs_of_one_method_have_the_options_in_which_they_differ(options, expected):
     records = [record(folder=f"runs/{k}", **chosen) for k, chosen in enumerate(options)]
     result = sorted(labels(*records))
@@ -143,10 +140,7 @@ WORDS_OF_SERIES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    WORDS_OF_SERIES,
-)
+@pytest.mark.parametrize(("key", "words"), WORDS_OF_SERIES)
 def test_a_series_has_a_title_a_unit_and_a_factor(key, words):
     title, unit, factor = series._words(key)
     assert title.lower() == words[0].lower()
@@ -220,10 +214,7 @@ HEADINGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("records", "words"),
-    HEADINGS,
-)
+@pytest.mark.parametrize(("records", "words"), HEADINGS)
 def test_a_heading_says_what_was_recorded(records, words):
     assert series.heading(records) == words
 
@@ -237,10 +228,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    OPTIONS,
-)
+@pytest.mark.parametrize(("key", "value"), OPTIONS)
 def test_an_option_is_that_of_the_run_or_of_the_nearest_stage(key, value):
     data = {
         "partition dirichlet": 1.0,

@@ -220,10 +220,7 @@ LIMITS_BY_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "limits"),
-    LIMITS_BY_NUMBERS,
-)
+@pytest.mark.parametrize(("numbers", "limits"), LIMITS_BY_NUMBERS)
 def test_the_limits_hold_all_intervals_and_a_margin_up_to_100(numbers, limits):
     value, low, high = numbers
     table = of_forest(forest_line("A", 0, "", "all images", value, low=low, high=high))
@@ -366,10 +363,7 @@ LEGENDS_OF_CHANCE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("chance", "names"),
-    LEGENDS_OF_CHANCE,
-)
+@pytest.mark.parametrize(("chance", "names"), LEGENDS_OF_CHANCE)
 def test_the_coin_is_in_the_legend_where_it_is_drawn(chance, names):
     result = list(histograms.draw(of_histogram(chance)).legend)
     assert result == names
@@ -463,10 +457,7 @@ WITHOUT_A_PLANE = [
 ]
 
 
-@pytest.mark.parametrize(
-    "table",
-    WITHOUT_A_PLANE,
-)
+@pytest.mark.parametrize("table", WITHOUT_A_PLANE)
 def test_points_that_do_not_span_a_plane_have_zeros(table):
     plane = features.in_the_plane(table, "pca", seed=0)
     assert plane.shape == (len(table), 2)
@@ -587,10 +578,7 @@ LEFT_OUT = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("reasons", "words"),
-    LEFT_OUT,
-)
+@pytest.mark.parametrize(("reasons", "words"), LEFT_OUT)
 def test_what_was_left_out_is_counted_by_its_reason(reasons, words):
     result = flow._left_out([{"why": reason} for reason in reasons])
     assert result == words
@@ -666,10 +654,7 @@ LIMITS_BY_CURVE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "limits"),
-    LIMITS_BY_CURVE,
-)
+@pytest.mark.parametrize(("name", "limits"), LIMITS_BY_CURVE)
 def test_the_axis_of_a_curve_is_of_shares_or_of_net_benefit(name, limits):
     (kind,) = [kind for kind in answers.KINDS if kind.name == name]
     picture = answers.draw(kind, of_answers())

@@ -84,10 +84,7 @@ ALONE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("finite", "expected"),
-    ALONE,
-)
+@pytest.mark.parametrize(("finite", "expected"), ALONE)
 def test_a_value_between_two_gaps_is_alone(finite, expected):
     result = shapes.alone(np.array(finite)).tolist()
     assert result == expected
@@ -218,10 +215,7 @@ SCALES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    SCALES,
-)
+@pytest.mark.parametrize(("values", "scale"), SCALES)
 def test_values_that_spread_far_have_another_scale(axes, values, scale):
     numbers = np.array(values, float)
     assert shapes.spread_far(numbers) == scale

@@ -82,10 +82,7 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
 SCALES = [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")]
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    SCALES,
-)
+@pytest.mark.parametrize(("values", "scale"), SCALES)
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(values, scale):
     points = [("a", x, 1.0, None) for x in values]
     (axes,) = drawn(points).axes

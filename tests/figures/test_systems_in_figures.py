@@ -224,10 +224,7 @@ SLUGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    SLUGS,
-)
+@pytest.mark.parametrize(("name", "slug"), SLUGS)
 def test_a_name_of_a_file_has_plain_signs(name, slug):
     assert report._slug(name) == slug
 

@@ -178,10 +178,7 @@ NOT_SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("run", "words", "message"),
-    NOT_SHOWN,
-)
+@pytest.mark.parametrize(("run", "words", "message"), NOT_SHOWN)
 def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, message):
     folder = str(work / "runs" / run)
     figure, *options = words

@@ -423,10 +423,7 @@ MISTYPED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    MISTYPED,
-)
+@pytest.mark.parametrize(("words", "sentence"), MISTYPED)
 def test_a_mistyped_export_says_what_there_is(words, sentence, tmp_path):
     ended = typed("export", *words, "-o", tmp_path / "x")
     assert ended.exit_code == 2

@@ -146,10 +146,7 @@ EMPTY_GROUPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("limits", "sentence"),
-    EMPTY_GROUPS,
-)
+@pytest.mark.parametrize(("limits", "sentence"), EMPTY_GROUPS)
 def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sentence):
     counts = np.array(list(SKIN.values()))
     result = described(shots.shots(np.arange(7), list(SKIN), counts, limits))
