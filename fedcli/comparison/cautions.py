@@ -33,7 +33,7 @@ NO_SCORES = (
 BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
 PRIOR = f"--prior logit-adjust, {MORE}"  # if some classes are rare, and nothing corrects for that
-LESS_NOISE = "less noise (--{}), or more clients"
+LESS_NOISE = "less noise (--dp {}), or more clients"
 PLAIN = {  # options that leave rare classes as they are
     "prior": (None, "none"),
     "class_weights": (None, "none"),
@@ -118,10 +118,10 @@ def _advice(runs: Sequence[Scored]) -> str:
 
 
 def _noise(scores: RunScores) -> str:
-    """The option of differential privacy that a run was trained with; "" for none."""
-    for name in ("dp_noise", "dp_sgd"):
+    """The kind of differential privacy that a run was trained with; "" for none."""
+    for name, kind in {"dp_noise": "client", "dp_sgd": "image"}.items():
         if scores.options.get(name):
-            return name.replace("_", "-")
+            return kind
     return ""
 
 

@@ -22,7 +22,7 @@ How we differ, and why:
   it, A is of those that are there.
 - models count by images (weights=uniform: all the same, as in the code); the code's networks have
   batch norms without statistics, ours keep those of the network that is trained.
-- the second pass moves no batch-norm statistics. Noise on updates (--dp-noise) covers A, and moves
+- the second pass moves no batch-norm statistics. Noise on updates (--dp client) covers A, and moves
   it in every round.
 """
 

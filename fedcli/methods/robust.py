@@ -30,7 +30,7 @@ How we differ, and why:
 - krum is proved for K >= 2f + 3. With fewer clients it is computed all the same, over at least one
   neighbour.
 - norm-clipping has M = norm; 0, the default, takes the median of the round's ||D_k||, as no number
-  suits all networks. Sun et al. then add noise to the model; here --dp-noise adds it at each
+  suits all networks. Sun et al. then add noise to the model; here --dp client adds it at each
   client.
 - distances and norms are those of the trained numbers. Batch-norm statistics are averaged with the
   same weights, under median and trimmed-mean number by number, under norm-clipping with p_k.

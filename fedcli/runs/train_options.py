@@ -74,12 +74,6 @@ class TrainOptions(Training):
     set: Annotated[
         Mapping[str, object], "an option of the method; may be repeated", OF_METHOD, COMMON
     ] = field(default_factory=dict, hash=False)
-    server_optimizer: Annotated[
-        Literal["none", "momentum", "adam", "yogi", "adagrad"],
-        "optimizer of the server's step along the mean update, for methods that average; the same "
-        "as METHOD+fedavgm, +fedadam, +fedyogi or +fedadagrad",
-        Flag(panel=METHOD, recorded=False),
-    ] = "none"
     model: Annotated[
         str,
         "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or "
@@ -158,14 +152,18 @@ class TrainOptions(Training):
         Flag("FILE", local=True, panel=REAL_SITES, access="reads"),
     ] = ()
     timeout: Timeout = 600.0
-    jobs: Annotated[int | None, "short for --engine pool:N, >= 1", EXECUTION] = None
-    at_once: Annotated[int | None, "short for --engine streams:N, >= 1", EXECUTION] = None
+    jobs: Annotated[
+        int | None,
+        "clients at a time, >= 1: short for --engine pool:N, or streams:N on a GPU; where several "
+        "runs are trained, runs at a time",
+        EXECUTION,
+    ] = None
     min_clients: Annotated[
         int, "least number of sites that must answer in a round, >= 0; 0: all", AT_SITES
     ] = 0
     checkpoint_every: Annotated[
         int,
-        "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time",
+        "rounds between saved states, >= 0; 0: as often as fits into 2 % of the time",
         # it decides no byte, but may be in a recipe
         Flag(panel=MACHINE, recorded=False, marks=("again", "second")),
     ] = 0

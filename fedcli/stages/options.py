@@ -82,11 +82,14 @@ class PartitionOptions(Options):
     ] = None
     fedmrl: Annotated[
         float | None,
-        "FedMRL's shards, by odds of ETA, in [0, 1], for a client's own class",
-        Flag("ETA", marks=("scheme",)),
+        "FedMRL's shards, by odds of ETA, in [0, 1], for a client's own class; or authors, as its "
+        "authors draw: nearly the same class shares, and shared images",
+        Flag("ETA|authors", marks=("scheme",)),
     ] = None
     fedmrl_authors: Annotated[
-        bool, "as FedMRL's authors draw: nearly the same class shares, and shared images", SCHEME
+        bool,
+        "as FedMRL's authors draw: nearly the same class shares, and shared images",
+        Flag(typed="authors", marks=("scheme",), within="fedmrl"),
     ] = False
     clients_file: Annotated[
         Source | None,

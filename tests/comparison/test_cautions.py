@@ -100,8 +100,8 @@ def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(t
         ({"a": 900, "b": 80}, {"class_weights": "balanced"}, "a higher --lr or more rounds"),
         ({"a": 900, "b": 80}, {"sampling": "balanced"}, "a higher --lr or more rounds"),
         ({"a": 300, "b": 300, "c": 290}, {}, "a higher --lr or more rounds"),
-        ({"a": 900, "b": 80}, {"dp_noise": 20.0}, "less noise (--dp-noise), or more clients"),
-        ({"a": 300, "b": 300}, {"dp_sgd": 1.0}, "less noise (--dp-sgd), or more clients"),
+        ({"a": 900, "b": 80}, {"dp_noise": 20.0}, "less noise (--dp client), or more clients"),
+        ({"a": 300, "b": 300}, {"dp_sgd": 1.0}, "less noise (--dp image), or more clients"),
         ({}, {}, "a higher --lr or more rounds"),
     ],
 )

@@ -110,5 +110,5 @@ def show_image(pixels: ndarray, axes: Axes) -> None:
     axes.set_axis_off()
 
 
-QUESTION = "Which images is the model surely wrong about?"
+QUESTION = "Which errors is the model most confident of?"
 register(Figure("errors", QUESTION, "system", frame, draw, usual=True))

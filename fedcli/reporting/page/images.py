@@ -30,7 +30,7 @@ LEGEND = (
 )
 EACH = 2  # errors of each group
 ERRORS = (
-    "The test images of each group that the last round's models are most surely wrong "
+    "The test images of each group that the last round's models are most confidently wrong "
     "about{noisy}, and their most likely class for each, with its probability. Look at these "
     "images before you send them on."
 )
