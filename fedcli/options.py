@@ -280,16 +280,21 @@ class Option:
         Raises UsageError for a part that the option does not have.
         """
         names = {part.word: part.name for part in self.parts}
+        texts = {part.name for part in self.parts if part.kind is str}
         first, colon, rest = typed.partition(":")
         if colon and first in names:  # client:20 is client=20
             typed = f"{first}={rest}".replace(":", ",")
         own_value, _, items = typed.rpartition(":")
         values: dict[str, Any] = {}
         unknown = []
+        last = ""  # a part whose value may have commas
         for item in items.split(","):
             word, equals, value = item.partition("=")
             if word in names:
-                values[names[word]] = value if equals else True
+                last = names[word]
+                values[last] = value if equals else True
+            elif last in texts and not equals:
+                values[last] += f",{item}"
             else:
                 unknown.append(word)
         if not values and "=" not in items:
@@ -307,7 +312,7 @@ class Option:
                 continue
             is_switch = values[part.name] is True
             items.append(part.word if is_switch else f"{part.word}={text(values[part.name])}")
-        if self.default == "" and items:  # it has no value of its own
+        if not self.flag.recorded and items:  # it has no value of its own
             items[0] = items[0].replace("=", ":")
         own_value = [] if value in (None, "") else [text(value)]
         return ":".join([*own_value, ",".join(items)] if items else own_value)
@@ -422,7 +427,7 @@ class Options:
         """Give the parts of an option the values that its text holds. Raises UsageError."""
         typed = getattr(self, option.name)
         own_value, values = option.divided(typed) if isinstance(typed, str) else (typed, {})
-        if own_value and option.default == "":
+        if own_value and not option.flag.recorded:
             raise UsageError(f"--{option.typed} {typed!r:.60} is not understood", option.meaning)
         for part in option.parts:
             if part.name not in values:

@@ -119,9 +119,11 @@ class Parts(options.Options):
     keep_state: Annotated[bool, "kept", options.Flag(typed="keep", within="optimizer")] = False
     schedule: Annotated[str, "constant, or step:ROUND:FACTOR"] = "constant"
     warmup: Annotated[int, "rounds, >= 0", options.Flag(within="schedule")] = 0
-    noise: Annotated[str, "client:NOISE"] = ""
+    noise: Annotated[str, "client:NOISE", options.Flag(recorded=False)] = ""
     of_client: Annotated[float, ">= 0", options.Flag(typed="client", within="noise")] = 0.0
     of_clip: Annotated[float, "> 0", options.Flag(typed="clip", within="noise")] = 1.0
+    adapters: Annotated[str, "lora:RANK"] = ""
+    layers: Annotated[str, "names", options.Flag(within="adapters")] = ""
 
 
 @pytest.mark.parametrize(
@@ -143,6 +145,11 @@ class Parts(options.Options):
             {"schedule": "warmup=2"},
             {"warmup": 2},
             ["--schedule", "warmup=2"],
+        ),
+        (
+            {"adapters": "lora:8:layers=qkv,proj"},
+            {"adapters": "lora:8", "layers": "qkv,proj"},
+            ["--adapters", "lora:8:layers=qkv,proj"],
         ),
         ({"noise": "client:20"}, {"of_client": 20.0}, ["--noise", "client:20.0"]),
         (

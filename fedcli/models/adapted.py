@@ -306,7 +306,7 @@ class Adapters:
         if numbers[1:] and not 0 < alpha < math.inf:
             raise UsageError(f"{flag}: alpha is not above 0", EXAMPLE)
         if layers and kind == "prompt":
-            raise UsageError("--adapter-layers belongs to lora and svd-lora", "leave it out")
+            raise UsageError("layers= of --adapters is for lora and svd-lora", "leave it out")
         return cls(kind, rank, alpha, layers, local)
 
     def put(self, net: Network) -> None:

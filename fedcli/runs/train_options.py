@@ -101,14 +101,22 @@ class TrainOptions(Training):
     adapters: Annotated[
         str,
         "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, "
-        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network",
+        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network; behind it :layers=NAMES, "
+        "the layers that get low-rank adapters, by the ends of their names, such as "
+        "lora:8:layers=qkv,proj; default: all",
         Flag("KIND", panel=NETWORK, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[
         str,
         "layers that get low-rank adapters, by the ends of their names, such as qkv,proj; default: "
         "all",
-        Flag("NAMES", panel=NETWORK, label="on {}", recorded="on"),
+        Flag(
+            typed="layers",
+            panel=NETWORK,
+            label="on {}",
+            recorded="on",
+            within="adapters",
+        ),
     ] = ""
     local_adapters: Annotated[
         bool,

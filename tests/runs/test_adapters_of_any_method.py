@@ -188,7 +188,7 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
         ({"adapters": "dora"}, "'dora' is unknown"),
         (
             {"adapters": "prompt:4", "adapter_layers": "qkv"},
-            "--adapter-layers belongs to lora and svd-lora",
+            "layers= of --adapters is for lora and svd-lora",
         ),
         ({"local_adapters": True}, "--local-adapters needs adapters"),
         (
