@@ -13,7 +13,8 @@ Sources: alie: Baruch, Baruch and Goldberg, "A little is enough: circumventing d
 distributed learning", NeurIPS 2019, arXiv 1902.06156, Algorithm 3. ipm: Xie, Koyejo and Gupta,
 "Fall of empires: breaking Byzantine-tolerant SGD by inner product manipulation", UAI 2019, arXiv
 1903.03936, section 4. min-max: Shejwalkar and Houmansadr, "Manipulating the Byzantine: optimizing
-model poisoning attacks and defenses for federated learning", NDSS 2021, section IV-C. The papers'
+model poisoning attacks and defenses for federated learning", NDSS 2021, doi
+10.14722/ndss.2021.24498, section IV-C. The papers'
 texts were not at hand.
 
 How we differ, and why:
