@@ -21,6 +21,7 @@ from . import checks
 from .client import ClientTask, Training
 from .client_state import ClientState, size
 from .collected import Arrived, Collected, all_finite, check_finite
+from .collusion import collude
 from .engines import Engine, InProcess
 from .state import RunState
 
@@ -120,6 +121,7 @@ class Federation:
             len(roster),
             self.layout,
         )
+        collude(state.theta, updates, collected.reports, self.clients.shards)
         theta, weights = checks.aggregate(method, state.theta, updates, server)
         theta = checks.post_aggregate(method, theta, updates, weights, shared)
         theta = _outside(updates.theta, {"": theta})[""]

@@ -169,7 +169,8 @@ class CorruptOptions(Options):
         str | None,
         "of labels: symmetric, to any other class, which is the default; pair, to the next class; "
         "asymmetric, as --flip says; of clients, data: label-flip, image-swap or backdoor, or "
-        "updates: scale, sign-flip, noise or constant",
+        "updates: scale, sign-flip, noise or constant, or alie, ipm or min-max, which see those "
+        "of all clients",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
@@ -190,7 +191,7 @@ class CorruptOptions(Options):
     strength: Annotated[
         float | None,
         "of clients: chance that a training image is changed, default 1, of backdoor 0.5; or "
-        "factor of the update, default 10, of sign-flip 1",
+        "factor of the update, default 10, of sign-flip and min-max 1, of ipm 0.5, of alie 1.5",
     ] = None
     target: Annotated[
         str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")
