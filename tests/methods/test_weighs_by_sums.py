@@ -15,6 +15,7 @@ RULES = {  # every such rule, with options; the plain rule's own small constants
     "qffl": [{}, {"q": 5.0}, {"rule": "released", "q": 2.0}, {"q": 0.0}],
     "term": [{}, {"t": -2.0}, {"t": 20.0}],
     "fairfed": [{}, {"beta": 5.0}, {"rule": "released"}, {"gap": "eod"}, {"gap": "spd"}],
+    "feddisco": [{}, {"measure": "l2"}, {"a": 5.0}, {"a": 50.0, "b": 0.0}],
     "fedsnr": [{}, {"weights": "samples"}],
 }
 CASES = []
@@ -26,7 +27,7 @@ N = [90.0, 10.0, 35.0, 200.0]
 def columns_of(generator, count):
     """What clients may report to any of these rules."""
     draws = {}
-    for name in ("sharpness", "loss", "loss_before", "accuracy", "snr"):
+    for name in ("sharpness", "loss", "loss_before", "accuracy", "snr", "discrepancy"):
         draws[name] = torch.rand(count, generator=generator) + 1e-3
     counts = torch.randint(0, 9, (count, 2, 3, 3), generator=generator)
     return {**draws, "group_predictions": counts.double()}

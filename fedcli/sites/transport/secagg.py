@@ -41,7 +41,6 @@ from .relay import (
     SUM,
     TOTAL,
     UPDATE,
-    WEIGHED,
     WEIGHT,
     Question,
     answered,
