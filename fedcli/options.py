@@ -93,6 +93,7 @@ class Flag:
     # how the name of a run says a value that is not the default, such as "prior {}"
     label: str = ""
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
+    follows: str = ""  # pattern of words that are its value, also without =, where it may be alone
     access: Access = ""  # of a path or an address; also of what only a person decides
     marks: tuple[Mark, ...] = ()
     # the option whose text holds it in place of a flag of its own, as --optimizer sgd:momentum=0.9

@@ -59,6 +59,8 @@ class ClientReport:
     memory: Tensors
     # [K, P] of the engine's: theta is a row of it until its next call; does not travel
     table: Tensor | None = None
+    # theta is the new global model, which the clients' weights have made; does not travel
+    is_global: bool = False
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,11 @@ class Federation:
             self.layout,
         )
         collude(state.theta, updates, collected.reports, self.clients.shards)
-        theta, weights = checks.aggregate(method, state.theta, updates, server)
+        if collected.reports[0].is_global:
+            theta = updates.theta[0]
+            weights = torch.full_like(updates.base, torch.nan)  # [K] nobody but the clients knows
+        else:
+            theta, weights = checks.aggregate(method, state.theta, updates, server)
         theta = checks.post_aggregate(method, theta, updates, weights, shared)
         theta = _outside(updates.theta, {"": theta})[""]
         shared = _outside(updates.theta, shared)

@@ -33,6 +33,7 @@ With absent clients, w is kept per client as a multiple of p, so that rounds wit
 compare; with all present this is the rule above.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -45,12 +46,12 @@ from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Networ
 from .fedavg import Plain
 from .groups import Attribute, chosen_attribute
 from .helpers import average, by_row
-from .mixins import WeighsGroups
+from .mixins import ClientPart, WeighsBySums, WeighsGroups
 from .registry import register
 
 
 @dataclass(frozen=True)
-class ByGap(WeighsGroups, Aggregator):
+class ByGap(WeighsGroups, WeighsBySums, Aggregator):
     """Weights that move with the distance from the mean accuracy."""
 
     cost = {"forward": 1}
@@ -102,10 +103,8 @@ class ByGap(WeighsGroups, Aggregator):
         weights = weights / total if total > 0 else p
         if updates.round > 1:
             mean = p @ a if self.rule == "original" else p * a
-            gap = (a - mean).abs()  # [K] Eq. 6
-            if self.gap != "accuracy":
-                unfair = unfairness_gaps(updates["group_predictions"], self.gap)  # [K]
-                gap = torch.where(unfair.isnan(), gap, unfair)  # Eq. 6, its first line
+            counts = updates.columns.get("group_predictions")
+            gap = self.distance(a, mean, counts)  # [K]
             surplus = gap - gap.mean()
             weights = (weights - self.beta * surplus).clamp_min(0)
             weights = weights / weights.sum()  # the sum is at least 1: steps add up to 0
@@ -113,13 +112,63 @@ class ByGap(WeighsGroups, Aggregator):
         memory["lift"] = lift
         return average(updates.theta, weights), weights
 
+    def distance(
+        self,
+        a: Tensor,
+        mean: Tensor,
+        counts: Tensor | None,
+        everyone: Tensor | None = None,
+    ) -> Tensor:
+        """d_k [K] from accuracies and predictions by group; everyone: as of unfairness_gaps()."""
+        gap = (a - mean).abs()  # [K] Eq. 6
+        if counts is None:
+            return gap
+        unfair = unfairness_gaps(counts, self.gap, everyone)  # [K]
+        return torch.where(unfair.isnan(), gap, unfair)  # Eq. 6, its first line
 
-def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
+    @property
+    def sums(self) -> int:
+        """Three: of accuracies, of gaps, and of the weights that were cut at 0."""
+        return 3
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        p = client.base
+        a = client.columns["accuracy"].double()
+        counts = client.columns.get("group_predictions")  # [G, C, C]
+        past = p * client.memory.get("lift", 1.0)
+        if not sums:
+            terms = torch.stack([p * a, past])
+            return terms if counts is None else torch.cat([terms, counts.flatten()])
+        total, *everyone = sums[0][1:]
+        weight = past / total if total > 0 else p
+        if client.round == 1:
+            return weight
+        mean = sums[0][0] if self.rule == "original" else p * a
+        if counts is None:
+            gap = self.distance(a, mean, None)
+        else:
+            of_all = torch.stack(everyone).view_as(counts)
+            gap = self.distance(a, mean, counts[None], of_all)[0]
+        if len(sums) == 1:
+            return gap
+        surplus = gap - sums[1] / client.clients
+        return (weight - self.beta * surplus).clamp_min(0)
+
+    def weight(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        weight = self.number(client, sums[:2]) / sums[2]
+        client.memory["lift"] = weight / client.base
+        return weight
+
+
+def unfairness_gaps(counts: Tensor, kind: str, everyone: Tensor | None = None) -> Tensor:
     """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a
     client has no pair.
+
+    everyone: [G, C, C] of all clients together, where `counts` has not all of them.
     """
-    everyone = counts.sum(0, keepdim=True)
-    counts = torch.cat([counts, everyone])  # [K + 1, G, C, C]
+    if everyone is None:
+        everyone = counts.sum(0)
+    counts = torch.cat([counts, everyone[None]])  # [K + 1, G, C, C]
     if kind == "eod":
         hits = counts.diagonal(dim1=2, dim2=3)  # [K + 1, G, C]
         cases = counts.sum(3)

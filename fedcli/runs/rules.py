@@ -437,7 +437,7 @@ def adapted(method: Method, options: Mapping[str, Any]) -> Method:
     if not kind:
         return method
     layers = options.get("adapter_layers", "")
-    local = options.get("local_adapters", False)
+    local = options_of.text(options.get("local_adapters", ""))
     return replace(method, adapters=Adapters.of(kind, layers, local))
 
 

@@ -119,10 +119,18 @@ class TrainOptions(Training):
         ),
     ] = ""
     local_adapters: Annotated[
-        bool,
-        "adapters stay at each client; all else that trains is shared",
-        Flag(panel=NETWORK, label="local adapters", recorded="on"),
-    ] = False
+        str,
+        "adapters that stay at each client: lora:RANK and the like, a second pair beside those of "
+        "--adapters, which are shared; or all, those of --adapters",
+        Flag(
+            "KIND|all",
+            panel=NETWORK,
+            label="local adapters {}",
+            recorded="on",
+            alone="all",
+            follows="all|(svd-)?lora(:.*)?",
+        ),
+    ] = ""
     then: Annotated[
         str | None,
         "a second stage from the finished model: crt or ccvr",
