@@ -97,9 +97,10 @@ def inspect(
     else:
         _print(facts, everything)
     if power and not json:
+        from ..data.shared_patients import noun_of
         from ..reporting.power import tables
 
-        show_tables(tables(facts["power"], power))
+        show_tables(tables(facts["power"], power, noun_of(Path(facts["path"]))))
     if strict:
         _refuse_overlap(facts)
 

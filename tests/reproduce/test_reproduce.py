@@ -241,7 +241,7 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
 def test_the_dry_run_writes_files_of_the_recipes_folder_and_names_no_place_on_this_machine(
     tmp_path,
 ):
-    words = ["reproduce", "fed-mas-table8", "--only", "FedAvg", "--seeds", "1", "--dry-run"]
+    words = ["reproduce", "fed-mas-table8", "--seeds", "1", "--dry-run"]
     text = CliRunner().invoke(app, [*words, "--work", "w"]).stdout
     folder = recipe.recipes_folder()
     assert str(folder) not in text
