@@ -482,6 +482,8 @@ def report(  # noqa: C901 - a flag a step
             sentence = f"--json and --format {table_format} exclude each other"
             raise UsageError(sentence, "give one of them")
         table_format = "json"
+    if options.samples and table_format != "html":
+        raise UsageError("--samples is about a page", "add --format html")
     _check_targets((out, export), (folder, card, evidence), force=force)
     limits = pipelines.limits(fail_if)
     broken: list[str] = []

@@ -308,6 +308,11 @@ class ReportOptions(Options):
         "explains",
         Flag("MEASURE"),
     ] = None
+    samples: Annotated[
+        bool,
+        "of html: also training images of each client and class, clean and corrupted, at the head "
+        "of the page; images of patients then leave this machine with it",
+    ] = False
     section: Annotated[
         Sequence[str],
         "also this section of an installed package; may be repeated",

@@ -264,6 +264,7 @@ class Report(Shown):
             figures=figures,
             draw=draw,
             more=self.more,
+            samples=self.options.samples,
             warned="rows" in vars(self),  # warned of when the rows were made
             **self._columns(),
         )

@@ -52,8 +52,8 @@ class PageOptions:
     the row that the page's own tests are against; default: the first. clocks: whether to say how
     long training took and how much memory; without it equal scores give equal bytes. figures:
     whether those of figures/report.py stand on it too, folded; draw: only those with such a text in
-    their names. more: sections behind those by group. warned: whether what cannot be compared was
-    said before.
+    their names. more: sections behind those by group. samples: whether training images stand at
+    its head. warned: whether what cannot be compared was said before.
     """
 
     title: str = ""
@@ -71,6 +71,7 @@ class PageOptions:
     figures: bool = False
     draw: Sequence[str] = ()
     more: Sequence[Section] = ()
+    samples: bool = False
     columns: Sequence[str] = ()
     warned: bool = False
 
@@ -181,7 +182,7 @@ def _open_sections(
     options: PageOptions,
 ) -> Iterator[Section]:
     """The answer, and the scores: below the tables that a page was given, which come first, they
-    are folded.
+    are folded. Above all, where they were asked for, training images.
     """
     notes = list(dict.fromkeys([*options.notes, *scores_report.notes]))
     legend = " ".join([*scores_report.measured, *scores_report.legends])
@@ -189,6 +190,8 @@ def _open_sections(
     scores = replace(scores_report.tables[0], title=title, legend=legend)
     tables = [scores, *scores_report.tables[1:]]
     panels = pictures(options.pictures)
+    if options.samples:
+        yield images.samples(systems)
     if options.tables:
         yield Section("scores", "Results", options.tables, folded=tables, panels=panels)
     yield lead.section(systems, options.findings, notes, answered=bool(options.tables))

@@ -1,12 +1,13 @@
 """The audit of a run as tables, and as a section of the page."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...data import manifest, shared_patients
+from ...data import manifest, shared_patients, units
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
 from ...printed import percents
@@ -71,9 +72,19 @@ def of_run(run: Path) -> Facts:
     return manifest.read(audit, "audit").body if audit else {}
 
 
-def tables(body: Facts, name: str = "") -> Iterator[ReportTable]:
-    """The tables of an audit. name: of its run, where there are several."""
-    ending = f", {name}" if name else ""
+def tables(
+    body: Facts,
+    name: str = "",
+    noun: str = units.PATIENT,
+) -> Iterator[ReportTable]:
+    """The tables of an audit. name: of its run, where there are several. noun: of the dataset's
+    ids.
+    """
+    for table in _tables(body, f", {name}" if name else ""):
+        yield replace(table, legend=units.worded(table.legend, noun))
+
+
+def _tables(body: Facts, ending: str) -> Iterator[ReportTable]:
     yield from _attacks(body, ending)
     yield from _allowed(body["membership"], ending)
     if body["hospital"]:
@@ -247,7 +258,7 @@ def section(compared: Rows) -> Section:
         if run:
             body = of_run(run)
             name = row.name if len(compared) > 1 else ""
-            every_table += tables(body, name)
+            every_table += tables(body, name, row.scores.noun)
             text += sentences(body, name)
             if body["inversion"]:
                 panels.append(of_picture(reconstructions.draw(reconstructions.frame(run))))

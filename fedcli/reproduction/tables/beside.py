@@ -313,6 +313,9 @@ def _of_paper(results: Results) -> str:
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
     text = "as the paper prints it"
     if any(cell.half is not None for cell in results.cells):
+        welch = ""
+        if results.spread == "runs" and any(_has_std(cell) for cell in results.cells):
+            welch = ", by Welch's test where the paper prints its deviation over runs"
         runs = sorted({cell.published.runs for cell in results.cells if cell.published})
         expected = "one more run"
         if runs != [1]:
@@ -320,9 +323,14 @@ def _of_paper(results: Results) -> str:
             expected = f"the mean of {counts} more runs"
         text += (
             f", with {layout.FAR} where it lies outside of our 95 % prediction interval for "
-            f"{expected}, over seeds alone; 9/14: nine of a line's fourteen do not"
+            f"{expected}, over seeds alone{welch}; 9/14: nine of a line's fourteen do not"
         )
     return f"{text}."
+
+
+def _has_std(cell: ResultCell) -> bool:
+    """Tell whether the paper prints a deviation."""
+    return cell.published is not None and cell.published.std is not None
 
 
 def _seeds(results: Results) -> str:
