@@ -341,6 +341,7 @@ IN_MORE_FILES = {
     "clients_file": "the scheme's own field, the rules of schemes, and a recipe's file",
     "dp_noise": "rules, cautions and the page on a run tell two kinds of privacy apart",
     "dp_sgd": "as dp_noise",
+    "freeze_backbone": "defaults, rules and cautions of a network that is not trained whole",
     "order_file": "a field of two schemes, and the rules of schemes",
     "single_site": "also a fact of a finished run, by which its models are scored",
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..errors import FedcliError
+from ..methods.priors import OF_ALL
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
@@ -32,7 +33,10 @@ NO_SCORES = (
 )
 BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
-PRIOR = f"--prior logit-adjust, {MORE}"  # if some classes are rare, and nothing corrects for that
+# if some classes are rare, and nothing corrects for that; a classifier on frozen features needs the
+# class counts of all clients
+PRIOR = f"--prior logit-adjust, {MORE}"
+PRIOR_OF_ALL = f"--prior {OF_ALL}, {MORE}"
 LESS_NOISE = "less noise (--dp {}), or more clients"
 PLAIN = {  # options that leave rare classes as they are
     "prior": (None, "none"),
@@ -113,7 +117,7 @@ def _advice(runs: Sequence[Scored]) -> str:
     if all(noise_options):
         return LESS_NOISE.format(noise_options[0])
     if all(_may_take_prior(run.scores) for run in runs):
-        return PRIOR
+        return PRIOR_OF_ALL if all(_is_linear(run.scores) for run in runs) else PRIOR
     return MORE
 
 
@@ -125,13 +129,18 @@ def _noise(scores: RunScores) -> str:
     return ""
 
 
+def _is_linear(scores: RunScores) -> bool:
+    """Tell whether clients together train a classifier on a frozen network."""
+    return bool(scores.options.get("freeze_backbone")) and not scores.single_site
+
+
 def _may_take_prior(scores: RunScores) -> bool:
     """Tell whether a run's classes have unequal numbers of training images, and nothing corrects
     for that.
     """
     options = scores.options
     is_plain = all(options.get(name) in usual for name, usual in PLAIN.items())
-    is_balanced = "balanced" in str(options.get("sampling", ""))
+    is_balanced = "class" in str(options.get("sampling", ""))
     if not is_plain or is_balanced or options.get("dp_sgd") or scores.several_labels:
         return False
     image_counts: list[int] = []
