@@ -1,5 +1,5 @@
 """Words in the order in which people read them: the numbers in them by size, so that 3-9 comes
-before 10-19.
+before 10-19; and names as people spell them.
 """
 
 import re
@@ -19,3 +19,9 @@ def by_size(word: str) -> Key:
     for piece in DIGITS.split(word.lstrip(SIGNS)):
         pieces.append(int(piece) if DIGITS.fullmatch(piece) else piece)
     return tuple(pieces), word
+
+
+@cache
+def folded(name: str) -> str:
+    """A name as it is compared: small letters, digits and plus signs."""
+    return "".join(sign for sign in name.lower() if sign.isalnum() or sign == "+")

@@ -1,6 +1,6 @@
 """Words in the order in which people read them."""
 
-from fedcli.natural import by_size
+from fedcli.natural import by_size, folded
 
 
 def in_order(*words):
@@ -20,3 +20,9 @@ def test_an_open_band_is_sorted_by_its_number():
 def test_words_of_equal_numbers_have_one_order():
     assert in_order("7", "07", "007") == in_order("007", "7", "07") == ["007", "07", "7"]
     assert by_size("07") != by_size("7")
+
+
+def test_a_name_is_one_in_whatever_letters_and_signs_people_write_it():
+    assert folded("FedISM+") == folded("fed-ism+") == "fedism+"
+    assert folded("FedISM") != folded("FedISM+")
+    assert folded("ViT B/16") == "vitb16"

@@ -29,11 +29,11 @@ from ..runs.resources import be_deterministic
 from ..seeds import derive
 from . import limits
 from .measuring import wait
+from .passes import summed
 
 Optimizer = Literal["adam", "sgd"]
 CLASSES = 7
 LEARNING_RATE = 1e-3
-PASSES = "step", "look", "gradient", "forward"  # of the network, as in the `cost` of methods
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
 
 
@@ -97,15 +97,14 @@ def formula(method: Method) -> dict[str, int]:
 
     Raises UsageError where they are not known.
     """
-    passes = dict.fromkeys(PASSES, 0)
+    stated: list[dict[str, int]] = []
     for cost in (method.local.cost, method.aggregator.cost):
         if isinstance(cost, str):
             names = ", ".join(measurable())
             sentence = f"{method.name} cannot be timed against a formula: {cost}"
             raise UsageError(sentence, f"methods that can be: {names}")
-        for kind in PASSES:
-            passes[kind] += cost.get(kind, 0)
-    return passes
+        stated.append(cost)
+    return summed(stated)
 
 
 def measurable() -> list[str]:

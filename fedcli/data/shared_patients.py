@@ -136,10 +136,10 @@ def of_sites(entries: Mapping[str, Shared | None]) -> Entry:
     for part in WORDS:
         counts = [entry[part] for entry in described.values() if part in entry]
         if any(count["shared"] != 0 for count in counts):
-            of_all = _sum([count["of"] for count in counts])
+            of_all = total([count["of"] for count in counts])
             if len(described) < len(entries):  # how many patients the others have is not known
                 of_all = None
-            together[part] = {"shared": _sum([count["shared"] for count in counts]), "of": of_all}
+            together[part] = {"shared": total([count["shared"] for count in counts]), "of": of_all}
     if not together:
         return {}
     by_site: dict[str, Entry] = {}
@@ -150,7 +150,7 @@ def of_sites(entries: Mapping[str, Shared | None]) -> Entry:
     return {KEY: {"unit": " or ".join(units), **together, SITES: by_site}}
 
 
-def _sum(counts: Sequence[int | None]) -> int | None:
+def total(counts: Sequence[int | None]) -> int | None:
     """The sum of counts; None where one of them is hidden."""
     shown = [count for count in counts if count is not None]
     return sum(shown) if len(shown) == len(counts) else None

@@ -10,6 +10,7 @@ from ..common_options import FAMILIES
 from ..errors import UsageError, nearest
 from ..models.adapted import Adapters
 from ..models.network import Network
+from ..natural import folded
 from ..provenance import LONG, Code, of_source
 from .contract import NEEDS, Aggregator, Local
 from .mixins import ContinuesRun, LinearHeadOnly
@@ -281,12 +282,6 @@ def spellings(table: dict[str, Method] | None = None) -> dict[str, str]:
     for text, name in (names | aliases | labels).items():
         spelt.setdefault(folded(text), name)
     return spelt
-
-
-@cache
-def folded(text: str) -> str:
-    """A name as it is compared: small letters, digits and plus signs."""
-    return "".join(c for c in text.lower() if c.isalnum() or c == "+")
 
 
 def _paired(base: Method, addon: Method) -> Method:

@@ -11,7 +11,6 @@ Tested on archives that torch.jit.save writes; OpenAI's own file was not at hand
 import io
 import math
 import pickle
-import pickletools
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,8 +20,8 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError
+from ..io.pickles import UNTRUSTED, check_operations, damaged
 
-UNTRUSTED = "do not use a file from a source you do not trust; nothing of it was run"
 STORAGES = {
     "FloatStorage": torch.float32,
     "HalfStorage": torch.float16,
@@ -131,10 +130,8 @@ def read(path: Path) -> dict[str, Tensor]:
         raise FedcliError(sentence, UNTRUSTED) from None
     except FedcliError:
         raise
-    except Exception as error:  # a damaged archive or pickle: a dozen unrelated types
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        sentence = f"{path} is truncated or damaged: {reason}"
-        raise FedcliError(sentence, "download it again") from None
+    except Exception as error:
+        raise damaged(path, error) from None
     return tensors
 
 
@@ -147,19 +144,8 @@ def _network(path: Path, archive: zipfile.ZipFile) -> Any:
         if name.endswith(f"/{TABLE}") and name.count("/") == 1:
             roots.append(name.removesuffix(TABLE))
     data = _content(archive, f"{roots[0]}{TABLE}", "its table is packed")
-    _check_operations(path, data)
+    check_operations(path, data, "a table")
     return _OnlyTensors(data, archive, roots[0]).load()
-
-
-def _check_operations(path: Path, data: bytes) -> None:
-    """Refuse operations that would take much memory or look names up elsewhere."""
-    for operation, argument, _ in pickletools.genops(data):
-        if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(data):
-            counted = f"counts {argument} values in {len(data)} bytes"
-            raise FedcliError(f"{path} holds a table that {counted}", UNTRUSTED)
-        if operation.name.startswith("EXT"):
-            sentence = f"{path} holds a table with the operation {operation.name}"
-            raise FedcliError(sentence, UNTRUSTED)
 
 
 def _collect(

@@ -23,6 +23,7 @@ import fedcli
 from .. import console
 from ..bench.estimate import SECONDS, Estimate, estimate, span
 from ..bench.measuring import threads
+from ..bench.passes import passes_of
 from ..data import manifest
 from ..errors import FedcliError
 from ..io.files import write_text
@@ -34,7 +35,7 @@ from ..runs.train_options import TrainOptions
 from ..stages.train import resolved
 from .expand import RecipeCell
 from .jobs import Place, fitting
-from .plan import costs_of, passes_of, per_image, this_machine
+from .plan import costs_of, per_image, this_machine
 from .record import Results
 from .shared import Sources, images
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bench.passes import NOT_STATED, summed
 from ..data import sources
 from ..system.processes import cores
 from .expand import NoCellError, RecipeCell, cells, chosen, read_seeds
@@ -29,8 +30,6 @@ TEST = 0.2  # share of images in the test part where neither split nor card says
 KEPT = 6  # models that a run keeps on disk
 PROCESS = 6e8  # bytes of a process that trains, before it has any image
 HALF = {"fp32": 1.0, "tf32": 1.0, "bf16": 0.5}  # of the bytes of fp32
-KINDS = "step", "look", "gradient", "forward"  # of passes
-NOT_STATED = {"step": 1}  # the passes of a method that cannot state any
 TRIALS = 4  # of which the shortest is the speed of this machine
 BUSY = 0.8  # of the time of the trials; where they got less of a core, others had it
 card = cache(sources.card)  # a file, which is asked for with every training
@@ -308,22 +307,6 @@ def _training(cell: RecipeCell, method: Any, plan: Plan) -> TrainingCost | None:
         memory=PROCESS + _pool(prepare) + activations + kept_models,
         disk=KEPT * model,
     )
-
-
-def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The passes of a method's two halves together, by kind."""
-    passes = dict.fromkeys(KINDS, 0)
-    for half in halves:
-        for kind in KINDS:
-            passes[kind] += half.get(kind, 0)
-    return passes
-
-
-def passes_of(method: Any) -> dict[str, int]:
-    """The passes of a method, by kind; of one that states none those of plain training."""
-    costs = [half.cost for half in (method.local, method.aggregator)]
-    stated = [cost for cost in costs if not isinstance(cost, str)]
-    return summed(stated or [NOT_STATED])
 
 
 def per_image(

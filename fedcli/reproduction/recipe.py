@@ -20,6 +20,7 @@ from ..data import sources
 from ..data.sources import cards
 from ..errors import FedcliError, UsageError, nearest
 from ..io import toml_text
+from ..natural import folded
 from ..scores.shots import thresholds
 from . import places, shape
 from .flags import Flags, check_value, checked, files_in, one_of, placed
@@ -163,8 +164,7 @@ def recipes_of(name: str) -> list[Path]:
 def _folded(name: str) -> str:
     """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is
     fedism-plus-table2."""
-    spelling = name.lower().replace("+", "plus")
-    return "".join(sign for sign in spelling if sign.isalnum())
+    return folded(name).replace("+", "plus")
 
 
 def load(path: Path) -> Recipe:

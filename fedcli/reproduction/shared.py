@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import console, shapes
 from ..bench.estimate import span
+from ..bench.passes import passes_of
 from ..data import manifest
 from ..data.not_chosen import CELLS, SWEEP
 from ..errors import FedcliError, UsageError
@@ -24,7 +25,7 @@ from ..io.files import write_text
 from ..methods import resolve
 from ..stages.train import resolved
 from .expand import RecipeCell
-from .plan import passes_of, per_image
+from .plan import per_image
 
 HELD = f"{CELLS}/held"  # below the work folder
 # seconds between two looks at what other processes have done, while a cell is played here

@@ -21,12 +21,13 @@ from ..federation.engines import remote
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
+from ..methods.helpers import is_frozen
 from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
 from . import initial, resources
-from .features import folder_for, is_frozen, with_features
+from .features import folder_for, with_features
 from .rules import check, check_labels
 from .train_options import TrainOptions
 

@@ -32,11 +32,6 @@ PROBES = 4  # images whose features are computed again to check a file
 ALIKE = 0.02  # relative difference that batches of another size, or half precision, may make
 
 
-def is_frozen(net: models.Network) -> bool:
-    """Tell whether nothing in the backbone trains."""
-    return not any(parameter.requires_grad for parameter in net.backbone.parameters())
-
-
 def folder_for(data: Path) -> Path:
     """The folder for features of a manifest's images: in the work folder, or by the dataset."""
     dataset = manifest.above(data, "dataset").resolve().parent

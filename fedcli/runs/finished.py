@@ -16,10 +16,11 @@ from ..federation.client_state import ClientState
 from ..federation.state import Tensors, read_tensors, write_tensors
 from ..methods import METHODS, Method
 from ..methods.contract import Local
+from ..methods.helpers import is_frozen
 from ..methods.mixins import GroupViews, views_of
 from ..models.adapted import PAIR
 from ..models.layout import Layout
-from .features import FeatureTables, fed_features, folder_for, is_frozen
+from .features import FeatureTables, fed_features, folder_for
 from .initial import data_of, of_one_site
 from .own_code import method_of, model_of
 from .resources import be_deterministic

@@ -321,7 +321,7 @@ class _Answers:
     def _unknown(self, attribute: str, clients: Iterable[str]) -> int | None:
         """Images of these clients in no group, as described; None where one hides that."""
         images = [self.last[client].groups[attribute].get(UNKNOWN, 0) for client in clients]
-        return None if self.hidden_classes else _total(images)
+        return None if self.hidden_classes else shared_patients.total(images)
 
     def curves(self, version: str) -> Curves:
         """The curves of the last round."""
@@ -344,18 +344,12 @@ def _hidden_images(
     """
     hiding = [answer for answer in answers if key in answer.hidden_groups]
     cells = f"cells under {_smallest(hiding)}"
-    count = _total([answer.groups[attribute].get(group, 0) for answer in answers])
+    count = shared_patients.total([answer.groups[attribute].get(group, 0) for answer in answers])
     if count is None:
         return 0, f"some of its images are {BY_POLICIES} ({cells})"
     hidden = count - sum(answer.versions[CLEAN][key].images for answer in answers)
     are = "is" if hidden == 1 else "are"
     return count, f"{hidden:,} of {count:,} images {are} {BY_POLICIES} ({cells})"
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    """The sum of counts; None where one of them is hidden."""
-    known_counts = [count for count in counts if count is not None]
-    return sum(known_counts) if len(known_counts) == len(counts) else None
 
 
 def _smallest(answers: Iterable[Answer]) -> str:

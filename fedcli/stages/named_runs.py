@@ -11,6 +11,7 @@ from ..comparison.systems import grouped
 from ..data import last_used, manifest, not_chosen
 from ..data.manifest import Manifest
 from ..errors import FedcliError, UsageError, nearest
+from ..natural import folded
 from ..options import Source
 from .collect import runs_in
 
@@ -168,9 +169,9 @@ def _named(word: str, work: Path) -> list[NamedRun]:
         reverse=True,
     )
     runs = [NamedRun(path, manifest.read(path, "run")) for path in paths if path.is_file()]
-    folded = _folded(word)
+    folded_word = folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]
-    of_name = [run for run in runs if folded in map(_folded, run.names)]
+    of_name = [run for run in runs if folded_word in map(folded, run.names)]
     runs_of_word = in_folder or of_name or _of_method(word, runs)
     if runs_of_word:
         return runs_of_word
@@ -194,8 +195,3 @@ def _of_method(word: str, runs: list[NamedRun]) -> list[NamedRun]:
         method = resolve(word).name
         return [run for run in runs if run.names[0] == method]
     return []
-
-
-def _folded(name: str) -> str:
-    """A name without case and without signs other than +."""
-    return "".join(sign for sign in name.lower() if sign.isalnum() or sign == "+")

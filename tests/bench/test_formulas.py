@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedcli.bench.engine import PASSES, formula, measurable
+from fedcli.bench.engine import formula, measurable
+from fedcli.bench.passes import PASSES
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.contract import Local

@@ -7,16 +7,15 @@ that keeps what it is given and does nothing.
 
 import io
 import pickle
-import pickletools
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import FedcliError
+from ...io.pickles import UNTRUSTED, check_operations, damaged
 
 SHAPE = "give {client: [row, ...]} saved by numpy"
-UNTRUSTED = "do not use a file from a source you do not trust; nothing of it was run"
 INTEGERS = "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"
 
 
@@ -125,29 +124,12 @@ class _OnlyIntegers(pickle.Unpickler):
 
 def _unpickled(path: Path, data: bytes) -> Any:
     try:
-        for operation, argument, _ in pickletools.genops(data):
-            _check_operation(path, operation.name, argument, len(data))
+        check_operations(path, data, "a pickle")
         return _OnlyIntegers(path, data).load()
     except FedcliError:
         raise
-    except Exception as error:  # a damaged pickle: a dozen unrelated types
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        sentence = f"{path} is truncated or damaged: {reason}"
-        raise FedcliError(sentence, "download it again") from None
-
-
-def _check_operation(
-    path: Path,
-    operation: str,
-    argument: Any,
-    size: int,
-) -> None:
-    # PUT would take that much memory
-    if "PUT" in operation and not 0 <= int(argument or 0) <= size:
-        sentence = f"{path} holds a pickle that counts {argument} values in {size} bytes"
-        raise FedcliError(sentence, UNTRUSTED)
-    if operation.startswith("EXT"):  # may be looked up elsewhere than in find_class
-        raise FedcliError(f"{path} holds a pickle with the operation {operation}", UNTRUSTED)
+    except Exception as error:
+        raise damaged(path, error) from None
 
 
 def _integers(path: Path, value: Any) -> Any:
