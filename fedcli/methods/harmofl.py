@@ -32,13 +32,12 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
 from ..models.network import Network
 from .contract import ClientRound
 from .fedavg import WeightedMean
 from .fedsam import Perturbed
 from .registry import register
-from .spectra import Low, amplitudes, exchanged, refuse_features, window
+from .spectra import Low, amplitudes, exchanged, put_before, window
 
 STANDS = "backbone.0.amplitude"
 
@@ -70,14 +69,8 @@ class Harmonised(Perturbed):
     works_without_server = False
 
     def extend(self, net: Network) -> None:
-        refuse_features(net, "harmofl")
-        if type(net).features is not Network.features:
-            problem = (
-                "harmofl puts a layer before the network, and this one prepares its images itself"
-            )
-            raise UsageError(problem, "--model cnn")
-        norm = AmplitudeNorm(net.channels, net.side, self.low)
-        net.backbone = nn.Sequential(norm, net.backbone)
+        layer = AmplitudeNorm(net.channels, net.side, self.low)
+        put_before(net, layer, "harmofl")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         span = client.layout.spans[STANDS]
