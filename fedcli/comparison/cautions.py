@@ -22,7 +22,7 @@ from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Scored
-from .verdict import Difference, interval_text, signed, significant
+from .verdict import Difference, interval_text, significant
 
 TOO_NARROW = "intervals may be too narrow, and p too small"
 SCALED = "ES-AUC"
@@ -31,7 +31,7 @@ NO_SCORES = (
     "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC "
     "by {by}."
 )
-BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
+BY_FEW = ". A group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
 # if some classes are rare, and nothing corrects for that; a classifier on frozen features needs the
 # class counts of all clients
@@ -184,17 +184,12 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) 
                 (group for group in after if group in before), key=lambda group: before[group]
             )
             fall = f"{best} fell from {100 * before[best]:.1f} to {100 * after[best]:.1f} %"
-            link = ", as"
-            certainty = _unsure(tested)
-            if tested is not None and significant(tested):
-                link = " only because"
-                certainty = ""
             scores = [run.scores for run in (*base_runs, *runs)]
             decided = small_decides(scores, attribute, "clean", area, LAST5)
             few = BY_FEW if views.GAP in decided else ""
             yield (
-                f"{name}: smaller gap by {attribute} than {base}{link} no group gained and {fall} "
-                f"{title(area)} (levelling down{certainty}{few})"
+                f"{name}: smaller gap by {attribute} than {base}, but only because no group gained "
+                f"and {fall} {title(area)} (levelling down){_unsure(tested)}{few}"
             )
 
 
@@ -212,10 +207,13 @@ def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> boo
 
 
 def _unsure(tested: Difference | None) -> str:
+    """A sentence on a gap whose change may be chance; "" of one that is significant."""
     if tested is None or tested.low is None:
-        return " in these runs, not tested"
-    change = f"{signed(tested.difference, 1)} points, 95 % interval {interval_text(tested, 1)}"
-    return f" in these runs; the gap's change is not significant: {change}"
+        return ". Whether this is chance was not tested"
+    if significant(tested):
+        return ""
+    interval = interval_text(tested, 1)
+    return f". This may be chance: the change of the gap has the 95 % interval {interval} points"
 
 
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:

@@ -3,7 +3,7 @@ reference.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from string import ascii_lowercase
 from typing import Any
@@ -26,6 +26,7 @@ from ..metrics import METRICS, title
 from ..printed import percents
 from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
+from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
 from .rows import Rows, shared_parts, systems_of
@@ -59,7 +60,13 @@ SCORE = (
     "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to "
     "{reference}. "
 )
+CERTAIN = (
+    "In brackets: 95 % intervals over test {patients}. Significant: p < 0.05 over these, adjusted "
+    "over the rows (Holm)"
+)
 Remark = tuple[str, str]  # a verdict and its reason
+Change = tuple[str, Difference, Number]  # the images in words, a test, the difference as printed
+Changes = dict[str, list[Change]]  # by the metric in words
 
 
 def body(comparison: Comparison) -> dict[str, Any]:
@@ -252,26 +259,139 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """A sentence for each score and gap that differs significantly, then one on all others."""
+    """A sentence for each metric and gap that differs significantly, then one on all others."""
     sides = names(comparison)
-    texts = []
-    others = []
-    untested: dict[str, list[str]] = {}  # by the reason
-    for name, row in _rows(comparison):
-        if verdict.is_untested(row):
-            untested.setdefault(row.reason or "", []).append(name)
-        elif row.verdict == INCONCLUSIVE:
-            others.append(name)
-        elif row.verdict is not None:
-            change = _as_printed(row, row.b.mean, row.a.mean, 1)
-            texts.append(_sentence(sides["b"], row, change, f"{sides['a']} in {name}"))
-    if others:
-        pair = f"between {sides['b']} and {sides['a']}"
-        texts.append(f"No significant difference {pair} in {console.listed(others)}.")
+    changes: Changes = {}
+    words = comparison.versions
+    rows = [(spoken(row.metric), row.version, row) for row in comparison.rows]
+    rows += [(name.replace(", ", " in "), row.version, row) for name, row in _gaps(comparison)]
+    for metric, version, row in rows:
+        if row.verdict is not None and version in MODELS:
+            points = _as_printed(row, row.b.mean, row.a.mean, 1)
+            change = (words.get(version, version), row, points)
+            changes.setdefault(metric, []).append(change)
+    texts = _sentences({sides["b"]: changes}, sides["a"], 1)
+    if any(row.verdict == INCONCLUSIVE and not verdict.is_untested(row) for _, _, row in rows):
         texts.append(verdict.NOT_EQUAL)
-    for reason, names_of_scores in untested.items():
-        texts.append(f"Not tested in {console.listed(names_of_scores)}: {reason}.")
     return texts
+
+
+def answers(
+    tests: Mapping[Where, Sequence[Against]],
+    versions: Mapping[str, str],
+    digits: int = 1,
+) -> list[str]:
+    """Sentences on each system against the reference: a metric on every version of the images.
+
+    tests: of each score the rows of all systems, the reference first. versions: words for versions
+    of the test images. digits: of the scores in the table below. The last sentence says how certain
+    the others are.
+    """
+    changes_by_system: dict[str, Changes] = {}
+    reference = ""
+    for where, rows in tests.items():
+        reference = rows[0].name
+        images = versions.get(where.version, where.version)
+        if where.version == AVERAGE:
+            images = f"clean and {versions[MODELS[1]]}"
+        for row in rows:
+            if row.verdict is not None:
+                points = _as_printed(row, row.mean, rows[0].mean, digits)
+                changes = changes_by_system.setdefault(row.name, {})
+                changes.setdefault(spoken(where.metric), []).append((images, row, points))
+    texts = _sentences(changes_by_system, reference, digits)
+    return [*texts, _certainty(changes_by_system)] if texts else []
+
+
+def _sentences(
+    changes_by_system: Mapping[str, Changes],
+    reference: str,
+    digits: int,
+) -> list[str]:
+    """A sentence for each system and metric in which some images show a difference; the others are
+    together.
+    """
+    texts = []
+    metrics_by_name: dict[tuple[str, str], list[str]] = {}  # by system and images
+    for name, changes in changes_by_system.items():
+        for metric, of_metric in changes.items():
+            if all(_is_inconclusive(row) for _, row, _ in of_metric):
+                images = console.listed([images for images, _, _ in of_metric], "or")
+                metrics_by_name.setdefault((name, images), []).append(metric)
+            else:
+                texts.append(f"{name}: {_sizes(metric, of_metric, reference, digits)}.")
+    names_by_score: dict[str, list[str]] = {}
+    for (name, images), metrics in metrics_by_name.items():
+        score = f"{console.listed(metrics, 'or')} on {images} images"
+        names_by_score.setdefault(score, []).append(name)
+    return texts + [
+        _no_difference(systems, reference, score) for score, systems in names_by_score.items()
+    ]
+
+
+def _is_inconclusive(row: Difference) -> bool:
+    return row.verdict == INCONCLUSIVE and not verdict.is_untested(row)
+
+
+def _sizes(
+    metric: str,
+    changes: Sequence[Change],
+    reference: str,
+    digits: int,
+) -> str:
+    """A metric with its differences, the significant ones first, and their intervals."""
+    higher, lower = ("larger", "smaller") if metric.startswith("gap by ") else (HIGHER, LOWER)
+    parts: list[str] = []
+    for images, row, difference in sorted(changes, key=lambda change: _rank(change[1])):
+        points = difference or 0.0
+        unit = "" if parts else " points"
+        size = f"{percents(abs(points), digits)}{unit} {higher if points > 0 else lower}"
+        link = "than"
+        if verdict.is_untested(row):
+            size = "not tested"
+            link = "against"
+        elif row.verdict == INCONCLUSIVE:
+            size = "no significant difference"
+            link = "from"
+        on = f"on {images} ones" if parts else f"{link} {reference} on {images} images"
+        parts.append(f"{size} {on}{_in_brackets(row, lower=points < 0)}")
+    return f"{metric} {', '.join(parts)}"
+
+
+def _rank(row: Difference) -> int:
+    """The place of a difference in its sentence."""
+    return (row.verdict == INCONCLUSIVE) + verdict.is_untested(row)
+
+
+def _in_brackets(row: Difference, *, lower: bool) -> str:
+    """The interval of a difference, of a significant one as its size, and its doubts."""
+    details = []
+    if verdict.is_untested(row):
+        details.append(row.reason)
+    elif row.verdict == INCONCLUSIVE or row.low is None or row.high is None:
+        details.append(verdict.interval_text(row, 1))
+    else:
+        low, high = (-row.high, -row.low) if lower else (row.low, row.high)
+        details.append(f"{percents(low)} to {percents(high)}")
+    if row.verdict == MODELS_ONLY and (row.samples or 0) >= verdict.ENOUGH:
+        details.append(f"not over {row.over}")
+    return f" ({'; '.join(filter(None, details))})"
+
+
+def _certainty(changes_by_system: Mapping[str, Changes]) -> str:
+    """A sentence on the brackets, and on what a significant difference holds for."""
+    rows = []
+    for changes in changes_by_system.values():
+        for of_metric in changes.values():
+            rows += [row for _, row, _ in of_metric]
+    first = rows[0]
+    patients = units.plural(verdict.noun(first))
+    fewest = min(row.samples or 0 for row in rows)
+    text = CERTAIN.format(patients=patients)
+    if fewest >= verdict.ENOUGH:
+        return f"{text}, and over {first.over}."
+    trainings = console.counted(fewest, "training", "trainings")
+    return f"{text}. With {trainings} of each, other trainings may differ."
 
 
 def legend(comparison: Comparison) -> str:
@@ -351,35 +471,24 @@ def table_against(
     )
 
 
-def said_against(
-    rows: Iterable[Against],
-    reference: str,
-    score: str,
-    *,
-    intervals: bool = False,
-    digits: int = 1,
-) -> list[str]:
-    """Sentences on systems against the reference, with direction and size, and intervals where
-    there is room for them; those without a significant difference are together. digits: of the
-    scores in a table beside it.
+def said_against(rows: Iterable[Against], reference: str, score: str) -> list[str]:
+    """Sentences on systems against the reference in one score, with direction and size; those
+    without a significant difference are together.
     """
     rows = list(rows)
     base = next((row.mean for row in rows if row.is_reference), None)
     texts = []
     others = []
     for row in rows:
-        difference = _as_printed(row, row.mean, base, digits)
-        interval = f"95 % interval {verdict.interval_text(row, 1)}"
         if verdict.is_untested(row):
             texts.append(f"{row.name}: not tested against {reference} in {score}: {row.reason}.")
         elif row.verdict == INCONCLUSIVE:
-            points = f"{verdict.signed(difference, digits)} points, {interval}"
-            others.append(f"{row.name} ({points})" if intervals else row.name)
+            others.append(row.name)
         elif row.verdict:
-            base_score = f"{reference} in {score}"
-            if intervals:
-                base_score += f" ({interval})"
-            texts.append(_sentence(row.name, row, difference, base_score, digits))
+            points = _as_printed(row, row.mean, base, 1) or 0.0
+            direction = HIGHER if points > 0 else LOWER
+            size = f"{percents(abs(points))} points {direction}"
+            texts.append(f"{row.name}: {size} than {reference} in {score}{_over(row)}.")
     if others:
         texts.append(_no_difference(others, reference, score))
     return texts
@@ -387,22 +496,6 @@ def said_against(
 
 def _no_difference(names: Sequence[str], reference: str, scores: str) -> str:
     return f"{console.listed(names)}: no significant difference from {reference} in {scores}."
-
-
-def _sentence(
-    name: str,
-    row: Difference,
-    difference: Number,
-    base_score: str,
-    digits: int = 1,
-) -> str:
-    """A sentence on a significant difference. base_score: the other system and the score, in
-    words.
-    """
-    points = difference or 0.0
-    direction = "higher" if points > 0 else "lower"
-    size = f"{percents(abs(points), digits)} points {direction}"
-    return f"{name}: {size} than {base_score}{_certainty(row)}."
 
 
 def _as_printed(
@@ -419,7 +512,7 @@ def _as_printed(
     return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
 
 
-def _certainty(row: Difference) -> str:
+def _over(row: Difference) -> str:
     """The end of a sentence on a difference: what it is significant over, and how many trainings
     that is of.
     """

@@ -294,8 +294,8 @@ class ReportOptions(Options):
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[
         str,
-        "of html: test all others against this one, which also is the reference of the mCE after "
-        "`evaluate --corrupt`; default: the first",
+        "test all others against this one, which is the first row and the reference of the mCE "
+        "after `evaluate --corrupt`; default: FedAvg, or the first",
         Flag("METHOD"),
         COMMON,
     ] = ""

@@ -14,7 +14,7 @@ from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical, comparison, robustness, sections
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.rows import SystemRow, compared, rows
+from ..reporting.rows import SystemRow, compared, led_by, rows
 from ..reporting.table import ReportTable
 from ..reporting.tables import ScoresReport as Tabled
 from ..reporting.tables import render
@@ -51,11 +51,12 @@ class Report(Shown):
 
         Raises FedcliError, HashError, UsageError.
         """
-        return rows(
+        every_row = rows(
             list(self.scores),
             traffic=self.options.bytes,
             **self._columns(),
         )
+        return led_by(every_row, self.options.against)
 
     def _columns(self) -> dict[str, Any]:
         """The arguments by which the tables and the page choose their numbers."""

@@ -111,7 +111,7 @@ def show_rows(
     *,
     between: bool = True,
 ) -> None:
-    """Print the rows of a report as tables, with what they share above, and what they show and mean
+    """Print the rows of a report as tables, with what they share and show above, and what they mean
     below.
 
     between: whether to show the numbers between groups too.
@@ -121,9 +121,11 @@ def show_rows(
 
     tables = report(rows)
     writers.say([*tables.about, *tables.measured], file)
-    show_tables(tables.tables if between else tables.tables[:1], file)
     levels = [f"{text}." for text in tables.levelled]
-    writers.say([*tables.verdicts, *levels, *tables.legends], file)
+    answers = [*tables.verdicts, *levels]
+    writers.say(["\n", *answers, "\n"] if answers else [], file)
+    show_tables(tables.tables if between else tables.tables[:1], file)
+    writers.say(tables.legends, file)
 
 
 def show_tables(tables: "Iterable[ReportTable]", file: TextIO | None = None) -> None:

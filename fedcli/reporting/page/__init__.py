@@ -27,7 +27,7 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, robustness, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
-from ..rows import Rows, SystemRow, compared, rows, shortened
+from ..rows import Rows, SystemRow, compared, led_by, rows, shortened
 from ..sections import of_leaf
 from ..table import ReportTable, Section
 from ..tables import ScoresReport, report
@@ -148,18 +148,16 @@ def render(scores: list[Path], options: PageOptions) -> str:
         columns=options.columns,
         warned=options.warned,
     )
+    every_row = led_by(every_row, options.reference)
     every_row = shortened(every_row)  # the page says first what all share
     systems = compared(every_row)
     options = replace(options, metrics=shown(systems[0].scores, options.metrics))
-    if not options.tables and options.spread and options.at == LAST5:
-        findings, tests, remarks = lead.tests(
-            systems,
-            options.metrics,
-            options.reference,
-        )
-        notes = [*options.notes, *remarks]
-        options = replace(options, findings=findings, tests=tests, notes=notes)
     scores_report = report(every_row, best="Bold")
+    if not options.tables and options.spread:
+        tests, remarks = lead.tests(systems, scores_report.tests)
+        notes = [*options.notes, *remarks]
+        findings = scores_report.verdicts
+        options = replace(options, findings=findings, tests=tests, notes=notes)
     sections = [*_open_sections(scores_report, systems, options)]
     sections += [replace(section, closed=True) for section in _closed_sections(systems, options)]
     heads: set[str] = set()
