@@ -50,9 +50,9 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "federation": 14900,
     "figures": 24050,
     "io": 4300,
-    "methods": 38200,
+    "methods": 42600,
     "metrics": 5800,
-    "models": 12000,
+    "models": 13200,
     "reporting": 37000,
     "reproduction": 32900,
     "runs": 16400,
@@ -60,7 +60,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "sites": 22500,
     "stages": 11600,
     "system": 5000,
-    "the ground floor": 8300,
+    "the ground floor": 9600,
 }
 MOST_FILES = 21  # on one floor of a room
 # a file for each method, command and figure

@@ -14,7 +14,7 @@ direction over many rounds to go far.
 
 How we differ, and why:
 - clients send updates of several local steps, where the paper's have momentum of single gradients,
-  kept from round to round; --keep-optimizer keeps that of the local optimizer.
+  kept from round to round; --optimizer keep keeps that of the local optimizer.
 - tau = radius; 0, the default, takes the median of the round's ||D_k - v||, the lower one of an
   even number of clients, as no length suits all networks.
 Clients count alike, whatever their images. The recorded weights are the shares of the D_k in v

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 from .. import extensions, options

@@ -326,7 +326,7 @@ ERRORS = {
     "momentum for adam": (
         ("train", "fedavg", "{corruption}", "--optimizer", "momentum=0.9"),
         2,
-        "--momentum",
+        "momentum",
         "sgd",
     ),
     "an unknown optimizer": (
