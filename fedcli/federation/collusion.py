@@ -38,6 +38,8 @@ def collude(
         return
     honest = [row for row, attack in attacks.items() if attack is None] or hostile
     trained = updates.layout.trainable
-    moved = updates.theta[honest, :trained] - theta[:trained]  # [H, T]
-    sent = joint(moved.double(), attack.strength)  # [T]
-    updates.theta[hostile, :trained] = theta[:trained] + sent.to(theta.dtype)
+    start = theta[:trained]  # [T]
+    models = updates.theta[honest, :trained]  # [H, T]
+    moved = (models - start).double()
+    sent = joint(moved, attack.strength)  # [T]
+    updates.theta[hostile, :trained] = start + sent.to(start)

@@ -31,6 +31,7 @@ from .contract import Aggregated, Aggregator, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, gram, moved_towards
 from .registry import register
+from .robust import distances_to_sum, lower_median, shortened
 
 
 @dataclass(frozen=True)
@@ -49,23 +50,22 @@ class CentredClipping(Aggregator):
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         k = len(updates.rows)
         t = updates.layout.trainable
-        last = memory.get("update", torch.zeros_like(theta[:t]))  # [T]
+        start = torch.zeros_like(theta[:t])
+        last = memory.get("update", start)  # [T]
         products = gram(theta, updates, [-last])  # [K + 1, K + 1]; the D_k have this sign there too
-        shares = torch.zeros(k + 1, dtype=torch.float64)  # of the D_k and of the last update in v
+        shares = torch.zeros(k + 1).double()  # of the D_k and of the last update in v
         shares[k] = 1
         for _ in range(self.iterations):
-            inner = products @ shares  # [K + 1]
-            squared = products.diagonal() - 2 * inner + shares @ inner
-            distances = squared[:k].clamp_min(0).sqrt()  # [K] ||D_k - v||
-            tau = self.radius or distances.quantile(0.5, interpolation="lower")
-            factors = torch.where(distances > tau, tau / distances, 1.0)  # [K]
-            shares *= 1 - factors.mean()
-            shares[:k] += factors / k  # Eq. 3
-        of_clients = shares[:k].to(updates.base)  # [K]
-        weights = of_clients / of_clients.sum()
+            distances = distances_to_sum(products, shares)[:k]  # [K] ||D_k - v||
+            tau = self.radius or lower_median(distances)
+            steps = shortened(distances, tau) / k  # [K]
+            shares *= 1 - steps.sum()
+            shares[:k] += steps  # Eq. 3
+        moved = shares[:k].to(updates.base)  # [K]
+        weights = moved / moved.sum()
         out = average(updates.theta, weights)  # [P], of which the buffers stay
-        stays = shares[k].to(theta)
-        out[:t] = moved_towards(theta, updates, of_clients) + stays * last
+        out[:t] = moved_towards(theta, updates, moved)
+        out[:t] += shares[k].to(theta) * last
         memory["update"] = out[:t] - theta[:t]
         return out, weights
 

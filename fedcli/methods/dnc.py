@@ -48,22 +48,28 @@ class DivideAndConquer(Aggregator):
         kept = k - number(self.hostile, k)
         times_kept = torch.zeros(k)
         for iteration in range(self.iterations):
-            models = updates.theta[:, self._drawn(updates, iteration)].double()  # [K, b]
+            columns = self._drawn(updates, iteration)
+            models = updates.theta[:, columns].double()  # [K, b]
             centred = models - models.mean(0)
-            products = (centred @ centred.T).cpu()  # [K, K]
-            first = torch.linalg.eigh(products).eigenvectors[:, -1]  # [K]
-            scores = first.square()  # [K] s_k, as shares of their sum; Alg. 2
-            times_kept[scores.argsort(stable=True)[:kept]] += 1
+            products = centred @ centred.T  # [K, K]
+            vectors = torch.linalg.eigh(products.cpu()).eigenvectors  # the largest value's is last
+            scores = vectors[:, -1].square()  # [K] s_k, as shares of their sum; Alg. 2
+            ranked = scores.argsort(stable=True)
+            times_kept[ranked[:kept]] += 1
         good = times_kept == times_kept.max()  # [K], the intersection of Alg. 2 unless it is empty
-        weights = good.to(updates.base) / int(good.sum())  # [K]
+        weights = good.to(updates.base)  # [K]
+        weights /= weights.sum()
         return average(updates.theta, weights), weights
 
     def _drawn(self, updates: ClientUpdates, iteration: int) -> Tensor:
         """Indices [b], rising, of a random set of the trained numbers."""
         trained = updates.layout.trainable
-        stream = np.random.default_rng(derive("dnc", updates.seed, updates.round, iteration))
-        drawn = stream.choice(trained, min(self.numbers, trained), replace=False)
-        return torch.from_numpy(np.sort(drawn)).to(updates.theta.device)
+        count = min(self.numbers, trained)
+        seed = derive("dnc", updates.seed, updates.round, iteration)
+        stream = np.random.default_rng(seed)
+        drawn = stream.choice(trained, count, replace=False)
+        drawn.sort()
+        return torch.from_numpy(drawn).to(updates.theta.device)
 
 
 register(

@@ -143,9 +143,7 @@ class GeometricMedian(Aggregator):
         p = updates.base.cpu()  # [K]
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
         for _ in range(self.iterations):
-            inner = products @ weights  # [K]
-            squared = products.diagonal() - 2 * inner + weights @ inner
-            distances = squared.clamp_min(0).sqrt()  # [K] ||z - theta_k||
+            distances = distances_to_sum(products, weights)  # [K] ||z - theta_k||
             beta = p / distances.clamp_min(self.smallest)  # Alg. 2
             weights = beta / beta.sum()
         weights = weights.to(updates.base.device)
@@ -172,8 +170,7 @@ class NormClipping(Aggregator):
         norms = gram(theta, updates).diagonal().sqrt()  # [K] ||D_k||
         norms = norms.to(updates.base.device)
         longest = self.norm or self._median(norms, memory)
-        # [K] 1 / max(1, ||D_k|| / M), section 4
-        factors = torch.where(norms > longest, longest / norms, 1.0)
+        factors = shortened(norms, longest)  # [K] 1 / max(1, ||D_k|| / M), section 4
         moved = updates.base * factors  # [K]
         out = average(updates.theta, updates.base)  # [P], of which the buffers stay
         out[: updates.layout.trainable] = moved_towards(theta, updates, moved)
@@ -183,9 +180,11 @@ class NormClipping(Aggregator):
         """M of this round by the lengths [K] of its updates; remembers that of the next."""
         if not self.follow:
             return norms.quantile(0.5)
-        longest = memory.get("longest", norms.quantile(0.5, interpolation="lower"))
-        share = (norms <= longest).double().mean()
-        memory["longest"] = longest * (-self.follow * (share - 0.5)).exp()  # Andrew Alg. 1
+        longest = memory.get("longest", lower_median(norms))
+        is_cut = norms > longest
+        share = 1 - is_cut.double().mean()  # b
+        exponent = -self.follow * (share - 0.5)
+        memory["longest"] = longest * exponent.exp()  # Andrew Alg. 1
         return longest
 
 
@@ -201,6 +200,23 @@ def squared_distances(products: Tensor) -> Tensor:
     sums_of_squares = norms[:, None] + norms
     distances = (sums_of_squares - 2 * products).clamp_min(0)
     return distances.fill_diagonal_(0)
+
+
+def distances_to_sum(products: Tensor, shares: Tensor) -> Tensor:
+    """Distances [M] of vectors to the sum of their shares [M], from inner products [M, M]."""
+    inner = products @ shares  # [M]
+    squared = products.diagonal() - 2 * inner + shares @ inner
+    return squared.clamp_min(0).sqrt()
+
+
+def shortened(lengths: Tensor, longest: Tensor | float) -> Tensor:
+    """Factors [K] that leave no vector of these lengths [K] longer than the longest."""
+    return torch.where(lengths > longest, longest / lengths, 1.0)
+
+
+def lower_median(lengths: Tensor) -> Tensor:
+    """The median of lengths [K]; of an even number the smaller one of the middle two."""
+    return lengths.quantile(0.5, interpolation="lower")
 
 
 def blocks(table: Tensor) -> Iterator[slice]:

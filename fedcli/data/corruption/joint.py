@@ -46,10 +46,14 @@ def min_max(honest: Tensor, s: float) -> Tensor:
     outlier among them.
     """
     mean = honest.mean(0)  # [T]
-    direction = -mean / mean.norm().clamp_min(1e-30)  # [T] nabla_p; 0 of a mean of 0
+    length = mean.norm().clamp_min(1e-30)
+    direction = -mean / length  # [T] nabla_p; 0 of a mean of 0
     offsets = mean - honest  # [H, T]
-    farthest = torch.cdist(honest, honest, compute_mode="donot_use_mm_for_euclid_dist").max()
     along = offsets @ direction  # [H]
-    room = (farthest**2 - offsets.square().sum(1)).clamp_min(0)  # [H], below 0 by rounding alone
-    roots = (along.square() + room).sqrt() - along  # [H] of ||offset + gamma direction|| = farthest
-    return mean + s * roots.min() * direction  # Eq. 3
+    distances = torch.cdist(honest, honest, compute_mode="donot_use_mm_for_euclid_dist")
+    farthest = distances.max()
+    squares = offsets.square().sum(1)  # [H]
+    room = farthest**2 - squares + along**2  # [H]
+    roots = room.clamp_min(0).sqrt() - along  # [H] of ||offset + gamma direction|| = farthest
+    gamma = roots.min()
+    return mean + s * gamma * direction  # Eq. 3
