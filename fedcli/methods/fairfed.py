@@ -103,8 +103,10 @@ class ByGap(WeighsGroups, WeighsBySums, Aggregator):
         weights = weights / total if total > 0 else p
         if updates.round > 1:
             mean = p @ a if self.rule == "original" else p * a
-            counts = updates.columns.get("group_predictions")
-            gap = self.distance(a, mean, counts)  # [K]
+            gap = (a - mean).abs()  # [K] Eq. 6
+            if self.gap != "accuracy":
+                unfair = unfairness_gaps(updates["group_predictions"], self.gap)  # [K]
+                gap = torch.where(unfair.isnan(), gap, unfair)  # Eq. 6, its first line
             surplus = gap - gap.mean()
             weights = (weights - self.beta * surplus).clamp_min(0)
             weights = weights / weights.sum()  # the sum is at least 1: steps add up to 0
@@ -112,43 +114,24 @@ class ByGap(WeighsGroups, WeighsBySums, Aggregator):
         memory["lift"] = lift
         return average(updates.theta, weights), weights
 
-    def distance(
-        self,
-        a: Tensor,
-        mean: Tensor,
-        counts: Tensor | None,
-        everyone: Tensor | None = None,
-    ) -> Tensor:
-        """d_k [K] from accuracies and predictions by group; everyone: as of unfairness_gaps()."""
-        gap = (a - mean).abs()  # [K] Eq. 6
-        if counts is None:
-            return gap
-        unfair = unfairness_gaps(counts, self.gap, everyone)  # [K]
-        return torch.where(unfair.isnan(), gap, unfair)  # Eq. 6, its first line
-
     @property
     def sums(self) -> int:
-        """Three: of accuracies, of gaps, and of the weights that were cut at 0."""
-        return 3
+        """Three: of accuracies, of gaps and of weights; 0 where gaps of groups need counts."""
+        return 3 if self.gap == "accuracy" else 0
 
     def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
         p = client.base
         a = client.columns["accuracy"].double()
-        counts = client.columns.get("group_predictions")  # [G, C, C]
         past = p * client.memory.get("lift", 1.0)
         if not sums:
-            terms = torch.stack([p * a, past])
-            return terms if counts is None else torch.cat([terms, counts.flatten()])
-        total, *everyone = sums[0][1:]
+            return torch.stack([p * a, past])
+        mean, total = sums[0]
         weight = past / total if total > 0 else p
         if client.round == 1:
             return weight
-        mean = sums[0][0] if self.rule == "original" else p * a
-        if counts is None:
-            gap = self.distance(a, mean, None)
-        else:
-            of_all = torch.stack(everyone).view_as(counts)
-            gap = self.distance(a, mean, counts[None], of_all)[0]
+        if self.rule == "released":
+            mean = p * a
+        gap = (a - mean).abs()  # Eq. 6
         if len(sums) == 1:
             return gap
         surplus = gap - sums[1] / client.clients
@@ -160,15 +143,12 @@ class ByGap(WeighsGroups, WeighsBySums, Aggregator):
         return weight
 
 
-def unfairness_gaps(counts: Tensor, kind: str, everyone: Tensor | None = None) -> Tensor:
+def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
     """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a
     client has no pair.
-
-    everyone: [G, C, C] of all clients together, where `counts` has not all of them.
     """
-    if everyone is None:
-        everyone = counts.sum(0)
-    counts = torch.cat([counts, everyone[None]])  # [K + 1, G, C, C]
+    everyone = counts.sum(0, keepdim=True)
+    counts = torch.cat([counts, everyone])  # [K + 1, G, C, C]
     if kind == "eod":
         hits = counts.diagonal(dim1=2, dim2=3)  # [K + 1, G, C]
         cases = counts.sum(3)

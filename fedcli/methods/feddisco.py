@@ -14,7 +14,6 @@ answer to, they are those of the base. Checked against the authors' code (MediaB
 the equation's number is not checked.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -23,12 +22,11 @@ from torch import Tensor
 from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
-from .mixins import ClientPart, WeighsBySums
 from .registry import register
 
 
 @dataclass(frozen=True)
-class ByDiscrepancy(WeighsBySums, Aggregator):
+class ByDiscrepancy(Aggregator):
     """Weights by image count less the distance of the client's classes from even ones."""
 
     cost = {}
@@ -55,30 +53,13 @@ class ByDiscrepancy(WeighsBySums, Aggregator):
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         d = updates["discrepancy"].double()  # [K]
-        weights = self.cut(updates.base, d, d.sum())
+        if self.measure == "kl":
+            d = d / d.sum().clamp_min(1e-300)
+        shifted = updates.base - self.a * d + self.b
+        weights = shifted.clamp_min(0)  # Eq. 8
         total = weights.sum()
         weights = weights / total if total > 0 else updates.base
         return average(updates.theta, weights), weights
-
-    def cut(self, p: Tensor, d: Tensor, sum_of_d: Tensor) -> Tensor:
-        """Weights [K] before they are divided by their sum."""
-        if self.measure == "kl":
-            d = d / sum_of_d.clamp_min(1e-300)
-        shifted = p - self.a * d + self.b
-        return shifted.clamp_min(0)  # Eq. 8
-
-    @property
-    def sums(self) -> int:
-        """Two: of discrepancies, and of weights."""
-        return 2
-
-    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
-        d = client.columns["discrepancy"].double()
-        return self.cut(client.base, d, sums[0]) if sums else d
-
-    def weight(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
-        total = sums[1]
-        return self.number(client, sums) / total if total > 0 else client.base
 
 
 register(

@@ -84,7 +84,7 @@ class LowRank(nn.Module):
         return self.scale * wide
 
     def product(self) -> Tensor:
-        """What it adds to the layer's weight [out, in]; not for singular values by group."""
+        """The term of the layer's weight [out, in]; not for singular values by group."""
         low = self.A if self.S is None else self.A * self.S  # [in, r]
         return self.scale * (low @ self.B).T
 

@@ -15,7 +15,7 @@ from ..federation.engines.wire import Arrays, Message, pack, to_arrays, to_tenso
 from ..methods.contract import Tensors
 from ..methods.mixins import ClientPart, WeighsBySums
 from .description import SiteError
-from .transport.relay import LOSS, NUMBER, TOTAL, UPDATE, WEIGHT
+from .transport.relay import LARGEST_NUMBER, LOSS, NUMBER, TOTAL, UPDATE, WEIGHT
 
 
 class Weighing:
@@ -32,7 +32,7 @@ class Weighing:
         """Keep the report.
 
         after: the round that its memory was of. of_sum: of the question, the clients of the sum
-        and their training images. Raises SiteError where it is not of this site.
+        and their training images.
         """
         self.rule = rule
         self.report = report
@@ -42,14 +42,10 @@ class Weighing:
         self.shape: torch.Size = torch.Size()  # of the number whose sum comes next
         self.memory: Tensors = dict(report.memory)
         device = report.theta.device
-        try:
-            clients = len(of_sum["clients"])
-            base = report.n / int(of_sum["images"])
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            raise SiteError("it was asked for a sum without its clients or their images") from None
+        base = report.n / of_sum["images"]
         self.part = ClientPart(
             task.round,
-            clients,
+            len(of_sum["clients"]),
             torch.tensor(base, dtype=torch.float64, device=device),
             report.columns,
             self.memory,
@@ -93,6 +89,6 @@ class Weighing:
 
 def _check(numbers: Tensor, title: str) -> None:
     """Raises SiteError for numbers that no sum can have."""
-    if not numbers.isfinite().all() or (numbers < 0).any():
-        sentence = f"its {title} in the sum is below 0 or not finite"
+    if not ((numbers >= 0) & (numbers < LARGEST_NUMBER)).all():
+        sentence = f"its {title} in the sum is below 0, too large or not finite"
         raise SiteError(sentence, "lower --lr, or a strength of the method with --set")

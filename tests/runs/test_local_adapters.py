@@ -177,7 +177,7 @@ def test_sites_keep_it_and_answer_with_the_shared_part(tmp_path):
             assert not tensor.any()
         elif "local_pair" not in name:
             assert torch.equal(tensor, one[name])
-    opened = open_run(far, images=data)
+    opened = open_run(far)
     answers = predict(opened, 2, opened.data.test["clean"])
     usual_run = open_run(usual)
     assert np.array_equal(answers, predict(usual_run, 2, usual_run.data.test["clean"]))

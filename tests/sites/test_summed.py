@@ -95,7 +95,7 @@ def test_methods_whose_server_takes_more_are_refused():
     for refusal in refusals:
         assert "secure aggregation" in refusal
     assert {"fedavg", "fedprox", "moon", "fedavgm", "fedadam"} <= fitting
-    assert {"fedism-plus", "qffl", "term", "fairfed", "feddisco", "fedsnr"} <= fitting
+    assert {"fedism-plus", "qffl", "term", "fairfed", "fedsnr"} <= fitting
     assert not fitting & {
         "fedheal",
         "scaffold",

@@ -34,6 +34,8 @@ SUM = "sum"
 # arrays of an answer that is added, and of the question that brings a sum
 NUMBER, UPDATE, WEIGHT, LOSS, TOTAL = "number", "update", "weight", "loss", "total"
 MODELS, NUMBERS, WEIGHED = "models", "numbers", "weighed"
+PLACES = 256  # binary ones of a number that is added, before its point and behind
+LARGEST_NUMBER = 2.0**PLACES
 LOOK = 0.2  # seconds between two looks whether to go on listening
 LIFE = 10.0  # seconds between two notices
 MOST = 64  # connections to a site at once

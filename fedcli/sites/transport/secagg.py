@@ -38,6 +38,7 @@ from .relay import (
     LOSS,
     NUMBER,
     NUMBERS,
+    PLACES,
     SUM,
     TOTAL,
     UPDATE,
@@ -50,7 +51,6 @@ RANGE = 8.0  # an update's numbers must be within
 LARGEST_LOSS = 64.0  # losses are cut there, and sent as a share of it
 BITS = 32  # of a sum
 MOST_BITS = 30  # of a quantized number
-PLACES = 256  # binary ones of a number, before its point and behind
 DIGIT = 8  # bits
 LOST = "see the logs of the SuperNodes; start what ended again, then go on with --resume"
 GENERATOR = "pseudo_rand_gen"
@@ -129,16 +129,11 @@ def digits(numbers: np.ndarray, clients: int) -> np.ndarray:
 
     A number's own digits would show, in their sums over the clients, where these carry over.
     Therefore a random multiple of 256 is moved from each digit to the next.
-    Raises ValueError for a number that has more digits.
     """
     bytes_of_number = 2 * PLACES // DIGIT
     largest_carry = 2 ** (bits(clients) - DIGIT - 2)
     rows = []
     for number in numbers.tolist():
-        if number >= 2.0**PLACES:
-            raise ValueError(
-                "its number in the sum is too large: lower --lr, or a strength of the method"
-            )
         whole = int(math.ldexp(number, PLACES))
         row = np.frombuffer(whole.to_bytes(bytes_of_number, "little"), np.uint8).astype(np.int64)
         random = np.frombuffer(secrets.token_bytes(4 * len(row)), np.uint32)
