@@ -23,6 +23,7 @@ FILES = (
     "fairfb",
     "fairfed",
     "fairlora",
+    "fcu",
     "fedala",
     "fedavg",
     "fedbn",
