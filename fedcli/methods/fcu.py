@@ -142,26 +142,20 @@ def leaves(client: ClientRound, name: str) -> bool:
 def low_from(before: Tensor, after: Tensor, low: float) -> Tensor:
     """Weights with the phases of `before`, and the amplitudes of `after` at low frequencies.
 
-    [C, ...] each, of which kernels [N, C, H, W] are matrices [C H, W N].
+    [N, C] each, or kernels [N, C, H, W], which are seen as matrices [C H, W N].
     """
-    kernel = before.ndim == 4
-    matrices = [_matrix(weights) if kernel else weights.flatten(1) for weights in (before, after)]
-    spectrum, other = (torch.fft.fft2(matrix) for matrix in matrices)
+    if before.ndim == 4:
+        inner = before.movedim(0, -1)  # [C, H, W, N], as the authors' code lays it out
+        c, h, w, n = inner.shape
+        matrices = (weights.movedim(0, -1).reshape(c * h, w * n) for weights in (before, after))
+        return low_from(*matrices, low).view(inner.shape).movedim(-1, 0)
+    spectrum = torch.fft.fft2(before.flatten(1))
+    other = torch.fft.fftshift(torch.fft.fft2(after.flatten(1)).abs())
     amplitude = torch.fft.fftshift(spectrum.abs())
     square = tuple(_middle(side, low) for side in amplitude.shape)
-    amplitude[square] = torch.fft.fftshift(other.abs())[square]
+    amplitude[square] = other[square]
     mixed = torch.polar(torch.fft.ifftshift(amplitude), spectrum.angle())
-    result = torch.fft.ifft2(mixed).real
-    if not kernel:
-        return result.view_as(before)
-    n, *rest = before.shape
-    return result.view(*rest, n).permute(3, 0, 1, 2)
-
-
-def _matrix(kernel: Tensor) -> Tensor:
-    """[N, C, H, W] -> [C H, W N], as the authors' code lays it out."""
-    n, c, h, w = kernel.shape
-    return kernel.permute(1, 2, 3, 0).reshape(c * h, w * n)
+    return torch.fft.ifft2(mixed).real.view_as(before)
 
 
 def _middle(side: int, share: float) -> slice:
