@@ -25,6 +25,7 @@ FILES = (
     "fairfb",
     "fairfed",
     "fairlora",
+    "fcu",
     "fedala",
     "fedavg",
     "fedbn",

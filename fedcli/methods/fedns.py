@@ -79,17 +79,14 @@ def below_cut(numbers: Tensor, counted: Tensor) -> Tensor:
     clusters: bool [N]; none where all are equal. numbers: [N]. counted: bool [N].
     """
     order = numbers[counted].sort().values  # [M]
-    low = torch.zeros_like(counted)
     if len(order) < 2 or order[0] == order[-1]:
-        return low
-    cuts = range(1, len(order))
-    spreads = [_spread(order[:cut]) + _spread(order[cut:]) for cut in cuts]
-    cut = cuts[int(torch.stack(spreads).argmin())]
+        return torch.zeros_like(counted)
+    below = torch.arange(1, len(order), device=order.device)  # [M - 1] sizes of the lower cluster
+    low = order.cumsum(0)[:-1]
+    high = order.sum() - low
+    explained = low.square() / below + high.square() / (len(order) - below)
+    cut = int(explained.argmax()) + 1
     return counted & (numbers < order[cut])
-
-
-def _spread(numbers: Tensor) -> Tensor:
-    return (numbers - numbers.mean()).square().sum()
 
 
 register(

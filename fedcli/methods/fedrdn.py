@@ -46,12 +46,11 @@ class StatisticsNorm(nn.Module):
 
     def __init__(self, channels: int):
         super().__init__()
-        shape = (1, channels, 1, 1)
-        black = transforms.normalised(torch.zeros(shape))[0]
-        white = transforms.normalised(torch.ones(shape))[0]
         # until they are measured: those of every network's input, which then stays as it is
-        self.register_buffer("mean", -black / (white - black))
-        self.register_buffer("deviation", 1 / (white - black))
+        zero = torch.zeros(1, channels, 1, 1)
+        mean = transforms.to_pixels(zero)[0]
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", transforms.to_pixels(zero + 1)[0] - mean)
 
     def forward(self, x: Tensor) -> Tensor:
         return (transforms.to_pixels(x) - self.mean) / self.deviation

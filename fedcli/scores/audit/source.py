@@ -147,7 +147,7 @@ def measured(
     weights: Array,
     only: int | None = None,
 ) -> dict[str, Any] | None:
-    """Shares of images for which hospitals are named: of their own, and of others' of the same class.
+    """Shares of hospitals' own images, and of others' of the same class, for which they are named.
 
     The mean over the hospitals of a class, or of one hospital, then over classes by their images.
     None where nothing was named.
