@@ -2,6 +2,7 @@
 
 A client whose training images are corrupted has two rows, the images as they were and below the
 same ones corrupted. A seed draws the images, for each client and class apart from all others.
+Classes are those before any change of labels.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,6 @@ ABOUT = (
     "A training image of each client and class, drawn by seed {seed}, and below it, where a client "
     "is noisy, the same one corrupted. {clients} of {roster} clients, {classes} of {known} classes."
 )
-CHANGED = " Some labels were changed; the columns are the labels before."
 Rows = list[tuple[str, dict[str, np.ndarray]]]  # name, and class -> uint8 [H, W, C]
 
 
@@ -59,15 +59,14 @@ def frame(
     for client in clients:
         places = _drawn(pool, parts_by_client[client]["train"], classes, (seed, client))
         rows = np.array(list(places.values()), int)
-        sheet.append((client, dict(zip(places, pool.pixels(rows)))))
-        looks = [""]
+        pixels = {"": pool.pixels(rows)}
         if client in hows and places:
             kind, severity = hows[client]
-            looks.append(f"{in_words(kind)} {severity}")
-            changed = image_places.pixels(image_places.places(source, pool, client, rows))
-            sheet.append((looks[1], dict(zip(places, changed))))
-        for look in looks:
-            lines += [(client, look, name, str(pool.id[row])) for name, row in places.items()]
+            files = image_places.places(source, pool, client, rows)
+            pixels[f"{in_words(kind)} {severity}"] = image_places.pixels(files)
+        for words, images in pixels.items():
+            sheet.append((words or client, dict(zip(places, images))))
+            lines += [(client, words, name, str(pool.id[row])) for name, row in places.items()]
     table = DataFrame(lines, columns=["client", "corruption", "class", "image"])
     caption = ABOUT.format(
         clients=len(clients),
@@ -76,8 +75,6 @@ def frame(
         known=len(body["classes"]),
         seed=seed,
     )
-    if "label_noise" in body:
-        caption += CHANGED
     title = f"Images of each client: {dataset_of(source)}"
     table.attrs |= {"title": title, "caption": caption, "classes": classes, "sheet": sheet}
     return table
@@ -111,16 +108,15 @@ def draw(table: DataFrame) -> Picture:
 
 def _sheet(sheet: Rows, classes: Sequence[str], axes: Axes) -> None:
     """Draw each image around whole numbers, the first row at the top."""
-    shape = 1, 1
     for i, (_, images) in enumerate(sheet):
         for name, image in images.items():
-            shape = image.shape
+            height, width = image.shape[:2]
+            axes.set_aspect(height / width)
             k = classes.index(name)
             extent = (k - HALF, k + HALF, i + HALF, i - HALF)
             show_image(image, axes, extent=extent)
     axes.set_axis_on()
     axes.set(xlim=(-0.5, len(classes) - 0.5), ylim=(len(sheet) - 0.5, -0.5))
-    axes.set_aspect(shape[0] / shape[1])
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()
