@@ -33,7 +33,8 @@ Ids = Iterable[str]  # of the patient of each image
 def noun_of(path: Path) -> str:
     """The noun of the ids of the dataset that a manifest is of, or was made from; of a run over
     sites, which name none, patients."""
-    record = manifest.read(manifest.parent(path, "dataset") or path)
+    dataset = manifest.parent(path, "dataset")
+    record = manifest.read(dataset or path)
     return units.noun(record.body.get("unit"))
 
 

@@ -52,21 +52,30 @@ def frame(
     pool, parts_by_client, _ = holdings(source)
     hows = mixture.of_body(body)
     clean = [client for client in parts_by_client if client not in hows]
-    clients = [*list(hows)[: (most + 1) // 2], *clean][:most]
+    noisy = list(hows)
+    half = (most + 1) // 2
+    clients = [*noisy[:half], *clean]
+    clients = clients[:most]
     classes = body["classes"][:most]
     lines = []
     sheet: Rows = []
     for client in clients:
-        places = _drawn(pool, parts_by_client[client]["train"], classes, (seed, client))
-        rows = np.array(list(places.values()), int)
+        training = parts_by_client[client]["train"]
+        places = _drawn(pool, training, classes, (seed, client))
+        drawn_rows = list(places.values())
+        rows = np.array(drawn_rows, int)
         pixels = {"": pool.pixels(rows)}
         if client in hows and places:
             kind, severity = hows[client]
             files = image_places.places(source, pool, client, rows)
-            pixels[f"{in_words(kind)} {severity}"] = image_places.pixels(files)
+            words = f"{in_words(kind)} {severity}"
+            pixels[words] = image_places.pixels(files)
         for words, images in pixels.items():
-            sheet.append((words or client, dict(zip(places, images))))
-            lines += [(client, words, name, str(pool.id[row])) for name, row in places.items()]
+            images_by_class = dict(zip(places, images))
+            sheet.append((words or client, images_by_class))
+            for name, row in places.items():
+                id = str(pool.id[row])
+                lines.append((client, words, name, id))
     table = DataFrame(lines, columns=["client", "corruption", "class", "image"])
     caption = ABOUT.format(
         clients=len(clients),
@@ -90,10 +99,13 @@ def _drawn(
     y = pool.y[rows]
     places = {}
     for k, name in enumerate(classes):
-        candidates = rows[y == k] if y.ndim == 1 else rows[y[:, k] == YES]
-        if len(candidates):
+        has_class = y == k if y.ndim == 1 else y[:, k] == YES
+        candidates = rows[has_class]
+        count = len(candidates)
+        if count:
             number = derive("sample image", *key, name)
-            places[name] = int(candidates[number % len(candidates)])
+            row = candidates[number % count]
+            places[name] = int(row)
     return places
 
 
