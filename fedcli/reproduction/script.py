@@ -122,8 +122,10 @@ class Script:
         paths = [Path(text) for text in augments if text.startswith(str(recipes_folder()))]
         lines = []
         for path in sorted(paths):
-            copy = shlex.quote(_shared(str(path), self.work))
-            text = path.read_text(encoding="utf-8").rstrip("\n")
+            target = _shared(str(path), self.work)
+            copy = shlex.quote(target)
+            text = path.read_text(encoding="utf-8")
+            text = text.rstrip("\n")
             lines += [f'mkdir -p "$(dirname {copy})"', f"cat > {copy} <<'END'", text, "END"]
         return lines
 

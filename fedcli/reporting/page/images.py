@@ -74,7 +74,8 @@ def samples(compared: Rows) -> Section:
         picture = figure.picture(path, most=SAMPLES)
         drawn = inline.of_picture(picture)
         legend = TRAINED_ON.format(caption=drawn.legend)
-        panels.append(replace(drawn, title="", legend=legend, layout="wide"))
+        sheet = replace(drawn, title="", legend=legend, layout="wide")
+        panels.append(sheet)
     return Section("samples", "Images of each client, before training", panels=panels)
 
 
