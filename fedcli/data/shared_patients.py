@@ -33,13 +33,9 @@ Ids = Iterable[str]  # of the patient of each image
 def noun_of(path: Path) -> str:
     """The noun of the ids of the dataset that a manifest is of, or was made from; of a run over
     sites, which name none, patients."""
-    record = manifest.read(path)
-    if record.kind != "dataset":
-        dataset = manifest.parent(path, "dataset")
-        if dataset is None:
-            return units.PATIENT
-        record = manifest.read(dataset)
-    return units.noun(record.body["unit"])
+    dataset = manifest.parent(path, "dataset")
+    record = manifest.read(dataset or path)
+    return units.noun(record.body.get("unit"))
 
 
 def counted(unit: str | None, train: Ids, val: Ids, test: Ids) -> Entry:

@@ -145,8 +145,12 @@ def _ratio(name: str, above: Series, below: Series) -> Series:
     """The ratio of two series, of each client and round that both have."""
     curves = {}
     for client, curve in above.curves.items():
-        divisors = dict(below.curves.get(client, curve[:0]).tolist())
-        points = [[t, value / divisors[t]] for t, value in curve.tolist() if divisors.get(t)]
+        other = below.curves.get(client, curve[:0])
+        divisors = dict(other.tolist())
+        points = []
+        for t, value in curve.tolist():
+            if divisors.get(t):
+                points.append([t, value / divisors[t]])
         curves[client] = np.array(points).reshape(-1, 2)
     title = TITLES.get(name, f"{above.title} / {below.title}")
     return Series(title, "ratio", curves)

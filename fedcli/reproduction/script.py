@@ -118,16 +118,14 @@ class Script:
     def _files(self) -> list[str]:
         """Lines that write files of the recipes' folder, such as an augmentation, below the work
         folder, so that the script needs no folder of the machine that it was made on."""
-        paths = set()
-        for cell in self.cells:
-            for word in cell.train.argv():
-                path = Path(word)
-                if path.parent == recipes_folder():
-                    paths.add(path)
+        augments = {str(cell.train.augment) for cell in self.cells}
+        paths = [Path(text) for text in augments if text.startswith(str(recipes_folder()))]
         lines = []
         for path in sorted(paths):
-            copy = shlex.quote(_shared(str(path), self.work))
-            text = path.read_text(encoding="utf-8").rstrip("\n")
+            target = _shared(str(path), self.work)
+            copy = shlex.quote(target)
+            text = path.read_text(encoding="utf-8")
+            text = text.rstrip("\n")
             lines += [f'mkdir -p "$(dirname {copy})"', f"cat > {copy} <<'END'", text, "END"]
         return lines
 

@@ -131,7 +131,8 @@ def paths_of(figure: Figure, sources: Sequence[Source], work: Path) -> list[Path
     Raises FedcliError.
     """
     if figure.of == "data" and not sources:
-        return [source(None, work, "partition", "corruption").parent]
+        newest = source(None, work, "partition", "corruption")
+        return [newest.parent]
     return runs_of(sources, work, figure.every)
 
 

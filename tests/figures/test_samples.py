@@ -1,10 +1,18 @@
 """The sheet of images by client and class."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas
 import pytest
 from conftest import ROSTER, make_chain
+from typer.testing import CliRunner
 
-from fedcli.figures.kinds import counts, samples
+from fedcli.commands.app import app
+from fedcli.commands.plot import draw
+from fedcli.data import manifest
+from fedcli.figures.kinds import FIGURES, counts, samples
+from fedcli.reporting.page import images
 
 
 @pytest.fixture(scope="module")
@@ -12,17 +20,13 @@ def corruption(tmp_path_factory):
     return make_chain(tmp_path_factory.mktemp("work"), corrupted=True)
 
 
-def sheet(table):
-    return [(name, images) for name, images in table.attrs["sheet"]]
-
-
 def test_clients_are_rows_and_a_noisy_one_has_its_images_clean_and_corrupted(corruption):
     table = samples.frame(corruption)
     noisy = ROSTER[-1]
-    (first, clean), (words, changed) = sheet(table)[:2]
+    (first, clean), (words, changed), *others = table.attrs["sheet"]
     assert first == noisy
     assert words == "gaussian noise 3"
-    assert [name for name, _ in sheet(table)[2:]] == ROSTER[:-1]
+    assert [name for name, _ in others] == ROSTER[:-1]
     assert list(clean) == list(changed) == ["a", "b", "c"]
     assert all((clean[name] != changed[name]).any() for name in clean)
     of_noisy = table[table["client"] == noisy]
@@ -58,3 +62,24 @@ def test_counts_in_percent_are_shares_of_a_clients_images(corruption):
     assert by_attribute.to_numpy() == pytest.approx(np.full(8, 100.0))
     result = table["percent"].tolist()[:3]
     assert result == [35.0, 35.0, 30.0]
+
+
+def test_without_a_path_the_newest_data_are_drawn_and_a_dataset_can_be_named(tmp_path):
+    corruption = make_chain(tmp_path, corrupted=True)
+    out = tmp_path / "samples.csv"
+    draw(FIGURES["samples"], [], {}, work=tmp_path, out=out)
+    assert set(pandas.read_csv(out)["client"]) == set(ROSTER)
+    table = samples.frame(manifest.above(corruption, "dataset"))
+    assert table["client"].unique().tolist() == ["all"]
+    assert "1 of 1 clients" in table.attrs["caption"]
+
+
+def test_a_page_has_the_sheet_at_its_head_only_where_it_is_asked_for(corruption, capsys):
+    rows = [SimpleNamespace(stage=lambda kind: corruption)] * 2
+    section = images.samples([*rows, SimpleNamespace(stage=lambda kind: None)])
+    (panels,) = section.panels
+    assert "before you send this page on" in panels.legend
+    assert "data:image/png;base64," in panels.figures[0].svg
+    assert "runs over sites" in capsys.readouterr().err
+    refused = CliRunner().invoke(app, ["report", "--samples"])
+    assert refused.exit_code == 2

@@ -44,7 +44,8 @@ def frame(
             lines += [(name, client, value, counts.get(value, 0)) for value in values]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
     if percent:
-        table["percent"] = 100 * table["images"] / table["client"].map(images_by_client)
+        totals = table["client"].map(images_by_client)
+        table["percent"] = 100 * table["images"] / totals
     return titled(table, f"Images of each client: {dataset_of(source)}")
 
 
@@ -79,7 +80,11 @@ def draw(table: DataFrame) -> Picture:
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
-    number, words = ("percent", PERCENT) if "percent" in part else ("images", IMAGES)
+    number = "images"
+    words = IMAGES
+    if "percent" in part:
+        number = "percent"
+        words = PERCENT
     cells = wide(part, "client", "value", number)
     if len(cells.columns) <= SEVERAL:
         bars(cells, axes, words)

@@ -2,6 +2,7 @@
 
 A client whose training images are corrupted has two rows, the images as they were and below the
 same ones corrupted. A seed draws the images, for each client and class apart from all others.
+Classes are those before any change of labels.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,6 @@ ABOUT = (
     "A training image of each client and class, drawn by seed {seed}, and below it, where a client "
     "is noisy, the same one corrupted. {clients} of {roster} clients, {classes} of {known} classes."
 )
-CHANGED = " Some labels were changed; the columns are the labels before."
 Rows = list[tuple[str, dict[str, np.ndarray]]]  # name, and class -> uint8 [H, W, C]
 
 
@@ -52,22 +52,30 @@ def frame(
     pool, parts_by_client, _ = holdings(source)
     hows = mixture.of_body(body)
     clean = [client for client in parts_by_client if client not in hows]
-    clients = [*list(hows)[: (most + 1) // 2], *clean][:most]
+    noisy = list(hows)
+    half = (most + 1) // 2
+    clients = [*noisy[:half], *clean]
+    clients = clients[:most]
     classes = body["classes"][:most]
     lines = []
     sheet: Rows = []
     for client in clients:
-        places = _drawn(pool, parts_by_client[client]["train"], classes, (seed, client))
-        rows = np.array(list(places.values()), int)
-        sheet.append((client, dict(zip(places, pool.pixels(rows)))))
-        looks = [""]
+        training = parts_by_client[client]["train"]
+        places = _drawn(pool, training, classes, (seed, client))
+        drawn_rows = list(places.values())
+        rows = np.array(drawn_rows, int)
+        pixels = {"": pool.pixels(rows)}
         if client in hows and places:
             kind, severity = hows[client]
-            looks.append(f"{in_words(kind)} {severity}")
-            changed = image_places.pixels(image_places.places(source, pool, client, rows))
-            sheet.append((looks[1], dict(zip(places, changed))))
-        for look in looks:
-            lines += [(client, look, name, str(pool.id[row])) for name, row in places.items()]
+            files = image_places.places(source, pool, client, rows)
+            words = f"{in_words(kind)} {severity}"
+            pixels[words] = image_places.pixels(files)
+        for words, images in pixels.items():
+            images_by_class = dict(zip(places, images))
+            sheet.append((words or client, images_by_class))
+            for name, row in places.items():
+                id = str(pool.id[row])
+                lines.append((client, words, name, id))
     table = DataFrame(lines, columns=["client", "corruption", "class", "image"])
     caption = ABOUT.format(
         clients=len(clients),
@@ -76,8 +84,6 @@ def frame(
         known=len(body["classes"]),
         seed=seed,
     )
-    if "label_noise" in body:
-        caption += CHANGED
     title = f"Images of each client: {dataset_of(source)}"
     table.attrs |= {"title": title, "caption": caption, "classes": classes, "sheet": sheet}
     return table
@@ -93,10 +99,13 @@ def _drawn(
     y = pool.y[rows]
     places = {}
     for k, name in enumerate(classes):
-        candidates = rows[y == k] if y.ndim == 1 else rows[y[:, k] == YES]
-        if len(candidates):
+        has_class = y == k if y.ndim == 1 else y[:, k] == YES
+        candidates = rows[has_class]
+        count = len(candidates)
+        if count:
             number = derive("sample image", *key, name)
-            places[name] = int(candidates[number % len(candidates)])
+            row = candidates[number % count]
+            places[name] = int(row)
     return places
 
 
@@ -111,16 +120,15 @@ def draw(table: DataFrame) -> Picture:
 
 def _sheet(sheet: Rows, classes: Sequence[str], axes: Axes) -> None:
     """Draw each image around whole numbers, the first row at the top."""
-    shape = 1, 1
     for i, (_, images) in enumerate(sheet):
         for name, image in images.items():
-            shape = image.shape
+            height, width = image.shape[:2]
+            axes.set_aspect(height / width)
             k = classes.index(name)
             extent = (k - HALF, k + HALF, i + HALF, i - HALF)
             show_image(image, axes, extent=extent)
     axes.set_axis_on()
     axes.set(xlim=(-0.5, len(classes) - 0.5), ylim=(len(sheet) - 0.5, -0.5))
-    axes.set_aspect(shape[0] / shape[1])
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()

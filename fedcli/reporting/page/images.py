@@ -66,15 +66,16 @@ def samples(compared: Rows) -> Section:
     leaves.require("fedcli.figures.kinds.samples", "--samples")
     figure = find("samples")
     panels = []
-    for path in dict.fromkeys(
-        row.stage("corruption") or row.stage("partition") for row in compared
-    ):
+    paths = [row.stage("corruption") or row.stage("partition") for row in compared]
+    for path in dict.fromkeys(paths):
         if path is None:
             console.warn("--samples shows no images of runs over sites, which are not here")
             continue
-        drawn = inline.of_picture(figure.picture(path, most=SAMPLES))
+        picture = figure.picture(path, most=SAMPLES)
+        drawn = inline.of_picture(picture)
         legend = TRAINED_ON.format(caption=drawn.legend)
-        panels.append(replace(drawn, title="", legend=legend, layout="wide"))
+        sheet = replace(drawn, title="", legend=legend, layout="wide")
+        panels.append(sheet)
     return Section("samples", "Images of each client, before training", panels=panels)
 
 

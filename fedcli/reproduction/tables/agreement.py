@@ -53,14 +53,17 @@ def half_width(
     freedom = len(runs) - 1
     if their_std is None or others < 2:
         variance_factor = 1 / len(runs) + 1 / others
-        return float(stdtrit(freedom, tail)) * stdev(runs) * sqrt(variance_factor)
-    ours = stdev(runs) ** 2 / len(runs)
+        t = float(stdtrit(freedom, tail))
+        return t * stdev(runs) * sqrt(variance_factor)
+    variance = stdev(runs) ** 2
+    ours = variance / len(runs)
     theirs = their_std**2 / others
     if not ours + theirs:
         return 0.0
     uncertainty = ours**2 / freedom + theirs**2 / (others - 1)
     welch_freedom = (ours + theirs) ** 2 / uncertainty
-    return float(stdtrit(welch_freedom, tail)) * sqrt(ours + theirs)
+    t = float(stdtrit(welch_freedom, tail))
+    return t * sqrt(ours + theirs)
 
 
 def judged(
