@@ -34,7 +34,7 @@ from .shell.common import (
     write_named,
 )
 from .shell.declare import piped
-from .shell.shown import dumped, show, show_json, show_rows, show_tables
+from .shell.shown import dumped, show, show_json, show_rows, show_tabled, show_tables
 from .shell.words import methods_and_data
 
 if TYPE_CHECKING:
@@ -605,6 +605,6 @@ def _show_report(result: "Report") -> None:
     for section in result.of_packages:
         tables += section.tables
         sentences += section.text
-    show_rows(result.rows)
+    show_tabled(result.tabled)
     show_tables(tables)
     writers.say([*sentences, clinical.elsewhere(result.rows)])

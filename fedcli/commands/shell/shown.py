@@ -11,6 +11,7 @@ from ... import console
 if TYPE_CHECKING:
     from ...reporting.rows import SystemRow
     from ...reporting.table import ReportTable
+    from ...reporting.tables import ScoresReport
 
 
 PARTS = "train", "val", "test"
@@ -116,10 +117,20 @@ def show_rows(
 
     between: whether to show the numbers between groups too.
     """
-    from ...reporting import writers
     from ...reporting.tables import report
 
-    tables = report(rows)
+    show_tabled(report(rows), file, between=between)
+
+
+def show_tabled(
+    tables: "ScoresReport",
+    file: TextIO | None = None,
+    *,
+    between: bool = True,
+) -> None:
+    """Print a report's tables, as show_rows does."""
+    from ...reporting import writers
+
     writers.say([*tables.about, *tables.measured], file)
     levels = [f"{text}." for text in tables.levelled]
     answers = [*tables.verdicts, *levels]

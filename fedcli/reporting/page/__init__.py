@@ -53,7 +53,7 @@ class PageOptions:
     long training took and how much memory; without it equal scores give equal bytes. figures:
     whether those of figures/report.py stand on it too, folded; draw: only those with such a text in
     their names. more: sections behind those by group. warned: whether what cannot be compared was
-    said before.
+    said before. lesson: sentences that it begins with.
     """
 
     title: str = ""
@@ -73,6 +73,7 @@ class PageOptions:
     more: Sequence[Section] = ()
     columns: Sequence[str] = ()
     warned: bool = False
+    lesson: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
             heads.update(*(column.levels for column in table.columns))
     return Document(
         options.title or lead.heading(systems),
-        lead.sentence(systems),
+        f"{options.lesson} {lead.sentence(systems)}".lstrip(),
         lead.facts(systems),
         sections,
         terms=_terms(options.metrics, heads),

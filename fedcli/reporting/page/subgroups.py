@@ -151,7 +151,9 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
     sentences = [GROUPS.format(images=images), unreliable(rows[0].each, attribute)]
     sentences.append(hidden_note(scores_of(rows), attribute))
     if len(rows) > 1:
-        sentences.append("Bold marks the best, without a test.")
+        sentences.append(
+            "Bold marks the best, without a test; never a gap that is smaller only as groups lost."
+        )
     missing = unknown_note(
         attribute,
         scores.grouped[attribute].unknown,
@@ -278,10 +280,20 @@ def _by_system(
         if any(cell.number is not None for cell in column):
             lower = numbers.is_lower(where)
             columns.append(Column(heads.get(key, key), lower=lower))
-            cells.append(_with_best(rows, column, lower))
+            column = _with_best(rows, column, lower)
+            if where.measure == views.GAP:
+                lost = [_lost(row, rows[0], names) for row in rows]
+                column = [replace(cell, best=cell.best and not k) for cell, k in zip(column, lost)]
+            cells.append(column)
     if len(columns) == 1:
         return []
     return [ReportTable(name, columns, list(zip(*cells)), legend)]
+
+
+def _lost(row: SystemRow, first: SystemRow, names: Names) -> bool:
+    """Tell whether no group scores higher than in the first row: a smaller gap is no gain then."""
+    groups = [where for where in names.values() if where.group]
+    return row is not first and all(row.percent(where) <= first.percent(where) for where in groups)
 
 
 def _of_printed(gap: Cell, row: SystemRow, names: Names) -> Cell:
@@ -464,5 +476,6 @@ def _column(row: SystemRow, metric: str, attribute: str) -> dict[str, Cell]:
     for name, of_runs in scores_by_client.items():
         if any(of_runs):
             value = joined(of_runs, row.over)
-            cells[name] = percent(value.mean, value.std, doubtful=name in small)
+            cell = percent(value.mean, value.std, doubtful=name in small)
+            cells[name] = cell.rounded(1)
     return cells
