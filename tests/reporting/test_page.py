@@ -121,7 +121,7 @@ def test_the_page_holds_all_parts_in_order(text):
     assert len(closed) == 9
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
     assert (
-        "made. 2 systems trained by 4 clients for 2 rounds with 2 seeds each, with gaussian noise of severity 3 on 1 "
+        "made. 2 methods trained by 4 clients for 2 rounds with 2 seeds each, with gaussian noise of severity 3 on 1 "
         "client (west) and on a copy of the test set." in text
     )
     for words in (

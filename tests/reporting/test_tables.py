@@ -450,7 +450,7 @@ def test_latex_is_one_table_to_a_float_without_a_bare_sign(tmp_path):
         assert body.count(r"\begin{tabular}") == body.count(r"\caption{") == 1
         caption = re.search(r"\\caption{(.*)}", body)[1]
         assert len(re.findall(r"[.!?](?:\s|$)", caption)) == 1
-        bare = re.sub(r"\\[#$%&_{}]|\\\\", "", body)
+        bare = re.sub(r"\\[#$%&_{}]|\\\\|Table~", "", body)
         assert bare.count("{") == bare.count("}")
         assert not re.search(r"[#%~↓→±<>†]", re.sub(r"\$[^$]*\$", "", bare))
         lines = re.search(r"\\midrule\n(.*)\\bottomrule", body, re.S)[1].splitlines()
@@ -464,15 +464,14 @@ def test_latex_is_one_table_to_a_float_without_a_bare_sign(tmp_path):
 
 def test_a_method_of_ones_own_is_called_by_its_name_and_its_code_is_in_the_legend(tmp_path):
     code = {"mine": {"file": "mine.py", "sha256": "2ad1c3e9" * 8}}
-    own = {"label": "Mine", "method": "mine", "options": {"seed": 0, "code": code}}
+    own = {"label": "Mine", "method": "mine", "options": {"code": code}}
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", label="FedProx", method="fedprox")]
     paths.append(scores(tmp_path / "c", **own))
     assert column(paths, "method") == ["FedAvg", "FedProx", "Mine"]
     legend = "Methods: FedAvg and FedProx as in their papers; Mine is mine.py 2ad1c3e9."
     assert report(rows(paths)).legends[-1] == legend
     changed = {"mine": {"file": "mine.py", "sha256": "0" * 64}}
-    options = {"seed": 0, "code": changed}
-    paths.append(scores(tmp_path / "d", **(own | {"options": options})))
+    paths.append(scores(tmp_path / "d", **(own | {"options": {"code": changed}})))
     names = column(paths, "method")[2:]
     assert names == ["Mine (code=mine.py 2ad1c3e9)", "Mine (code=mine.py 00000000)"]
 

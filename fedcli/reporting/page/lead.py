@@ -73,10 +73,7 @@ def generated(compared: Rows) -> str:
 def sentence(compared: Rows) -> str:
     """The comparison in one sentence."""
     datasets = dict.fromkeys(described(row.scores) for row in compared)
-    systems = compared[0].label
-    if len(compared) > 1:
-        are_methods = len({row.scores.method for row in compared}) == len(compared)
-        systems = f"{len(compared)} {'methods' if are_methods else 'variants'}"
+    systems = compared[0].label if len(compared) == 1 else f"{len(compared)} methods"
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
     seeds = {row.runs for row in compared}
@@ -327,12 +324,12 @@ def tests(
     """A table for each score that all systems were tested in, and what to beware of."""
     words = versions(scores_of(compared))
     warnings = []
-    named = []
+    scores = []
     for where, rows in tests.items():
         score = f"{title(where.metric)}, {words.get(where.version, where.version)} images"
-        named.append((score, rows[0].name, rows))
+        scores.append((score, rows[0].name, rows))
         warnings += [f"{row.name}: {row.warning}" for row in rows if row.warning]
-    return tests_against(named)[1], list(dict.fromkeys(warnings))
+    return tests_against(scores)[1], list(dict.fromkeys(warnings))
 
 
 def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:

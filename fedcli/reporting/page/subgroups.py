@@ -282,18 +282,22 @@ def _by_system(
             columns.append(Column(heads.get(key, key), lower=lower))
             column = _with_best(rows, column, lower)
             if where.measure == views.GAP:
-                lost = [_lost(row, rows[0], names) for row in rows]
-                column = [replace(cell, best=cell.best and not k) for cell, k in zip(column, lost)]
+                for k, row in enumerate(rows):
+                    if not _gains(row, rows[0], names):
+                        column[k] = replace(column[k], best=False)
             cells.append(column)
     if len(columns) == 1:
         return []
     return [ReportTable(name, columns, list(zip(*cells)), legend)]
 
 
-def _lost(row: SystemRow, first: SystemRow, names: Names) -> bool:
-    """Tell whether no group scores higher than in the first row: a smaller gap is no gain then."""
+def _gains(row: SystemRow, reference: SystemRow, names: Names) -> bool:
+    """Tell whether some group scores higher than in the first row, the reference: else a smaller
+    gap is no gain.
+    """
     groups = [where for where in names.values() if where.group]
-    return row is not first and all(row.percent(where) <= first.percent(where) for where in groups)
+    is_higher = (row.percent(where) > reference.percent(where) for where in groups)
+    return row is reference or any(is_higher)
 
 
 def _of_printed(gap: Cell, row: SystemRow, names: Names) -> Cell:
