@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from .. import console
 from .shell import common as o
-from .shell.shown import show_rows
+from .shell.shown import show_report
 
 LESSON = (
     "One of four hospitals has a noisy scanner, and FedHEAL and FedISM+ are made for this case. "
@@ -60,7 +60,7 @@ def demo(
         print(render(result.rows, "json"), end="")
         return
     writers.say([LESSON])
-    show_rows(result.rows)
+    show_report(result.tabled)
     generated = card("phantom")["generated"]
     print(
         f"{generated} On real images: fedcli prepare isic2018 --raw DIR. {ALL_FILES.format(work)}"

@@ -333,7 +333,7 @@ report = called_with("report", ReportOptions, run)
 
 
 def _scores(options: ReportOptions) -> list[Path]:
-    """The scores of the runs that options name, or of all under the work folder."""
+    """The scores of the runs that options name, or of the newest that can be compared."""
     evaluate_options = EvaluateOptions(
         by=options.by,
         shots=options.shots,

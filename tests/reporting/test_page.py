@@ -257,7 +257,7 @@ def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     by_default = report(led_by(lines[::-1], ""))
     assert {test[0].name for test in by_default.tests.values()} == {lines[-1].label}
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
-        lead.tests(lines, ["accuracy"], "fedhel")
+        led_by(lines, "fedhel")
 
 
 def test_scores_alone_make_a_page(scores, tmp_path):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ... import console
 
 if TYPE_CHECKING:
-    from ...reporting.rows import SystemRow
     from ...reporting.table import ReportTable
     from ...reporting.tables import ScoresReport
 
@@ -106,29 +105,16 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_rows(
-    rows: "list[SystemRow]",
-    file: TextIO | None = None,
-    *,
-    between: bool = True,
-) -> None:
-    """Print the rows of a report as tables, with what they share and show above, and what they mean
-    below.
-
-    between: whether to show the numbers between groups too.
-    """
-    from ...reporting.tables import report
-
-    show_tabled(report(rows), file, between=between)
-
-
-def show_tabled(
+def show_report(
     tables: "ScoresReport",
     file: TextIO | None = None,
     *,
     between: bool = True,
 ) -> None:
-    """Print a report's tables, as show_rows does."""
+    """Print a report as tables, with what its rows share and show above, and what they mean below.
+
+    between: whether to show the numbers between groups too.
+    """
     from ...reporting import writers
 
     writers.say([*tables.about, *tables.measured], file)
