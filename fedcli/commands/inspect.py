@@ -13,7 +13,7 @@ from ..leaves import is_installed, require
 from ..options import Flag, Source
 from ..system import terminal
 from .shell import common as o
-from .shell.shown import PARTS, show_json, show_rows, show_tables, show_tree
+from .shell.shown import PARTS, show_json, show_report, show_tables, show_tree
 
 if TYPE_CHECKING:
     from ..data.quality_by_site import Histograms
@@ -334,10 +334,11 @@ def _changes(body: Facts) -> dict[str, str]:
 
 def _print_scores(path: Path, facts: Facts) -> None:
     from ..reporting.rows import rows
+    from ..reporting.tables import report
 
     names = ("path", "kind", "made_by", "hashes", "parents", "files")
     show_tree({name: facts[name] for name in names})
-    show_rows(rows([path]))
+    show_report(report(rows([path])))
     print("Everything else, per client and per round: --json.")
 
 

@@ -66,7 +66,7 @@ CERTAIN = (
 )
 Remark = tuple[str, str]  # a verdict and its reason
 Change = tuple[str, Difference, Number]  # the images in words, a test, the difference as printed
-Changes = dict[str, list[Change]]  # by the metric in words
+UNSURE = {False: ("no significant difference", "from"), True: ("not tested", "against")}
 
 
 def body(comparison: Comparison) -> dict[str, Any]:
@@ -261,19 +261,14 @@ def remarks(comparison: Comparison) -> list[str]:
 def sentences(comparison: Comparison) -> list[str]:
     """A sentence for each metric and gap that differs significantly, then one on all others."""
     sides = names(comparison)
-    changes: Changes = {}
-    words = comparison.versions
-    rows = [(spoken(row.metric), row.version, row) for row in comparison.rows]
-    rows += [(name.replace(", ", " in "), row.version, row) for name, row in _gaps(comparison)]
-    for metric, version, row in rows:
-        if row.verdict is not None and version in MODELS:
-            points = _as_printed(row, row.b.mean, row.a.mean, 1)
-            change = (words.get(version, version), row, points)
-            changes.setdefault(metric, []).append(change)
-    texts = _sentences({sides["b"]: changes}, sides["a"], 1)
-    if any(row.verdict == INCONCLUSIVE and not verdict.is_untested(row) for _, _, row in rows):
-        texts.append(verdict.NOT_EQUAL)
-    return texts
+    changes = Changes()
+    rows = [(spoken(row.metric), row) for row in comparison.rows if row.version in MODELS]
+    rows += [(name.replace(", ", " in "), row) for name, row in _gaps(comparison)]
+    for metric, row in rows:
+        images = comparison.versions.get(row.version, row.version)
+        points = _as_printed(row, row.b.mean, row.a.mean, 1)
+        changes.add(sides["b"], metric, (images, row, points))
+    return changes.sentences(sides["a"])
 
 
 def answers(
@@ -284,62 +279,88 @@ def answers(
     """Sentences on each system against the reference: a metric on every version of the images.
 
     tests: of each score the rows of all systems, the reference first. versions: words for versions
-    of the test images. digits: of the scores in the table below. The last sentence says how certain
-    the others are.
+    of the test images. digits: of the scores in the table below.
     """
-    changes_by_system: dict[str, Changes] = {}
-    reference = ""
+    changes = Changes()
+    rows: Sequence[Against] = ()
     for where, rows in tests.items():
-        reference = rows[0].name
         images = versions.get(where.version, where.version)
         if where.version == AVERAGE:
             images = f"clean and {versions[MODELS[1]]}"
-        for row in rows:
-            if row.verdict is not None:
-                points = _as_printed(row, row.mean, rows[0].mean, digits)
-                changes = changes_by_system.setdefault(row.name, {})
-                changes.setdefault(spoken(where.metric), []).append((images, row, points))
-    texts = _sentences(changes_by_system, reference, digits)
-    return [*texts, _certainty(changes_by_system)] if texts else []
+        changes.add_all(rows, spoken(where.metric), images, digits)
+    return changes.sentences(rows[0].name, digits) if rows else []
 
 
-def _sentences(
-    changes_by_system: Mapping[str, Changes],
-    reference: str,
-    digits: int,
-) -> list[str]:
-    """A sentence for each system and metric in which some images show a difference; the others are
-    together.
+class Changes:
+    """Tests of systems against one reference, in sentences.
+
+    by_system: of each system and metric, in words, the tests on some images: the images in words,
+    the test, and the difference as it is printed.
     """
-    texts = []
-    metrics_by_name: dict[tuple[str, str], list[str]] = {}  # by system and images
-    for name, changes in changes_by_system.items():
-        for metric, of_metric in changes.items():
-            if all(_is_inconclusive(row) for _, row, _ in of_metric):
-                images = console.listed([images for images, _, _ in of_metric], "or")
-                metrics_by_name.setdefault((name, images), []).append(metric)
-            else:
-                texts.append(f"{name}: {_sizes(metric, of_metric, reference, digits)}.")
-    names_by_score: dict[str, list[str]] = {}
-    for (name, images), metrics in metrics_by_name.items():
-        score = f"{console.listed(metrics, 'or')} on {images} images"
-        names_by_score.setdefault(score, []).append(name)
-    return texts + [
-        _no_difference(systems, reference, score) for score, systems in names_by_score.items()
-    ]
+
+    def __init__(self) -> None:
+        self.by_system: dict[str, dict[str, list[Change]]] = {}
+        self.rows: list[Difference] = []
+
+    def add(self, system: str, metric: str, change: Change) -> None:
+        """Add a test, unless none could be made."""
+        if change[1].verdict is not None:
+            self.by_system.setdefault(system, {}).setdefault(metric, []).append(change)
+            self.rows.append(change[1])
+
+    def add_all(self, rows: Sequence[Against], metric: str, images: str, digits: int) -> None:
+        """Add the tests of all systems in one score."""
+        mean = next((row.mean for row in rows if row.is_reference), None)
+        for row in rows:
+            points = _as_printed(row, row.mean, mean, digits)
+            self.add(row.name, metric, (images, row, points))
+
+    def sentences(self, reference: str, digits: int = 1) -> list[str]:
+        """A sentence for each system and metric in which some images show a difference; the others
+        are together, for all systems without one in the same metrics. The last says how certain
+        they are.
+        """
+        texts = []
+        scores_by_name: dict[tuple[str, str], list[str]] = {}  # by system and images
+        for name, by_metric in self.by_system.items():
+            for metric, changes in by_metric.items():
+                if all(_is_inconclusive(row) for _, row, _ in changes):
+                    images = console.listed([images for images, _, _ in changes], "or")
+                    scores_by_name.setdefault((name, images), []).append(metric)
+                else:
+                    texts.append(f"{name}: {metric} {_sizes(changes, metric, reference, digits)}.")
+        names_by_score: dict[str, list[str]] = {}
+        for (name, images), metrics in scores_by_name.items():
+            score = console.listed(metrics, "or") + _on(images, "images")
+            names_by_score.setdefault(score, []).append(name)
+        for score, systems in names_by_score.items():
+            difference = f"no significant difference from {reference} in {score}"
+            texts.append(f"{console.listed(systems)}: {difference}.")
+        if names_by_score:
+            texts.append(verdict.NOT_EQUAL)
+        return [*texts, self._certainty()] if texts else []
+
+    def _certainty(self) -> str:
+        """A sentence on the brackets, and on what a significant difference holds for."""
+        largest = max(self.rows, key=lambda row: row.samples or 0)
+        text = CERTAIN.format(patients=units.plural(verdict.noun(largest)))
+        samples = min(row.samples or 0 for row in self.rows)
+        if samples >= verdict.ENOUGH:
+            return f"{text}, and over {largest.over}."
+        trainings = console.counted(samples, "training", "trainings")
+        return f"{text}. With {trainings} of each, other trainings may differ."
 
 
 def _is_inconclusive(row: Difference) -> bool:
     return row.verdict == INCONCLUSIVE and not verdict.is_untested(row)
 
 
-def _sizes(
-    metric: str,
-    changes: Sequence[Change],
-    reference: str,
-    digits: int,
-) -> str:
-    """A metric with its differences, the significant ones first, and their intervals."""
+def _on(images: str, noun: str) -> str:
+    return f" on {images} {noun}" if images else ""
+
+
+def _sizes(changes: Sequence[Change], metric: str, reference: str, digits: int) -> str:
+    """Differences of a metric, the significant ones first, with their intervals."""
     higher, lower = ("larger", "smaller") if metric.startswith("gap by ") else (HIGHER, LOWER)
     parts: list[str] = []
     for images, row, difference in sorted(changes, key=lambda change: _rank(change[1])):
@@ -347,15 +368,12 @@ def _sizes(
         unit = "" if parts else " points"
         size = f"{percents(abs(points), digits)}{unit} {higher if points > 0 else lower}"
         link = "than"
-        if verdict.is_untested(row):
-            size = "not tested"
-            link = "against"
-        elif row.verdict == INCONCLUSIVE:
-            size = "no significant difference"
-            link = "from"
-        on = f"on {images} ones" if parts else f"{link} {reference} on {images} images"
-        parts.append(f"{size} {on}{_in_brackets(row, lower=points < 0)}")
-    return f"{metric} {', '.join(parts)}"
+        if row.verdict == INCONCLUSIVE:
+            size, link = UNSURE[verdict.is_untested(row)]
+        to = "" if parts else f" {link} {reference}"
+        on = _on(images, "ones" if parts else "images")
+        parts.append(f"{size}{to}{on} ({_in_brackets(row, lower=points < 0)})")
+    return ", ".join(parts)
 
 
 def _rank(row: Difference) -> int:
@@ -365,33 +383,15 @@ def _rank(row: Difference) -> int:
 
 def _in_brackets(row: Difference, *, lower: bool) -> str:
     """The interval of a difference, of a significant one as its size, and its doubts."""
-    details = []
     if verdict.is_untested(row):
-        details.append(row.reason)
-    elif row.verdict == INCONCLUSIVE or row.low is None or row.high is None:
-        details.append(verdict.interval_text(row, 1))
-    else:
-        low, high = (-row.high, -row.low) if lower else (row.low, row.high)
-        details.append(f"{percents(low)} to {percents(high)}")
+        return row.reason or ""
+    if row.verdict == INCONCLUSIVE or row.low is None or row.high is None:
+        return verdict.interval_text(row, 1)
+    low, high = (-row.high, -row.low) if lower else (row.low, row.high)
+    text = f"{percents(low)} to {percents(high)}"
     if row.verdict == MODELS_ONLY and (row.samples or 0) >= verdict.ENOUGH:
-        details.append(f"not over {row.over}")
-    return f" ({'; '.join(filter(None, details))})"
-
-
-def _certainty(changes_by_system: Mapping[str, Changes]) -> str:
-    """A sentence on the brackets, and on what a significant difference holds for."""
-    rows = []
-    for changes in changes_by_system.values():
-        for of_metric in changes.values():
-            rows += [row for _, row, _ in of_metric]
-    first = rows[0]
-    patients = units.plural(verdict.noun(first))
-    fewest = min(row.samples or 0 for row in rows)
-    text = CERTAIN.format(patients=patients)
-    if fewest >= verdict.ENOUGH:
-        return f"{text}, and over {first.over}."
-    trainings = console.counted(fewest, "training", "trainings")
-    return f"{text}. With {trainings} of each, other trainings may differ."
+        text += f"; not over {row.over}"
+    return text
 
 
 def legend(comparison: Comparison) -> str:
@@ -471,33 +471,6 @@ def table_against(
     )
 
 
-def said_against(rows: Iterable[Against], reference: str, score: str) -> list[str]:
-    """Sentences on systems against the reference in one score, with direction and size; those
-    without a significant difference are together.
-    """
-    rows = list(rows)
-    base = next((row.mean for row in rows if row.is_reference), None)
-    texts = []
-    others = []
-    for row in rows:
-        if verdict.is_untested(row):
-            texts.append(f"{row.name}: not tested against {reference} in {score}: {row.reason}.")
-        elif row.verdict == INCONCLUSIVE:
-            others.append(row.name)
-        elif row.verdict:
-            points = _as_printed(row, row.mean, base, 1) or 0.0
-            direction = HIGHER if points > 0 else LOWER
-            size = f"{percents(abs(points))} points {direction}"
-            texts.append(f"{row.name}: {size} than {reference} in {score}{_over(row)}.")
-    if others:
-        texts.append(_no_difference(others, reference, score))
-    return texts
-
-
-def _no_difference(names: Sequence[str], reference: str, scores: str) -> str:
-    return f"{console.listed(names)}: no significant difference from {reference} in {scores}."
-
-
 def _as_printed(
     row: Difference,
     mean: Number,
@@ -512,22 +485,6 @@ def _as_printed(
     return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
 
 
-def _over(row: Difference) -> str:
-    """The end of a sentence on a difference: what it is significant over, and how many trainings
-    that is of.
-    """
-    over = row.over or "seeds"
-    unit = units.plural(row.unit or units.PATIENT)
-    significant = f", significant over test {unit}"
-    if row.verdict != MODELS_ONLY:
-        return f"{significant} and {over}"
-    if row.samples == 1:
-        return f"{significant}; one training each"
-    if (row.samples or 0) < verdict.ENOUGH:
-        return f"{significant}; {row.samples} {over} are too few to judge the method"
-    return f"{significant}, not over {over}"
-
-
 def tests_against(
     tests: Sequence[tuple[str, str, Sequence[Against]]],
 ) -> tuple[list[str], list[ReportTable]]:
@@ -538,27 +495,16 @@ def tests_against(
     it.
     """
     tables: list[ReportTable] = []
-    texts = []
-    scores_by_names: dict[tuple[str, str], list[str]] = {}
+    changes_by_reference: dict[str, Changes] = {}
     for name, reference, rows in tests:
         score = in_words(name)
         tables = [replace(table, legend="") for table in tables]
         tables.append(table_against(rows, score, reference))
-        inconclusive = [
-            row for row in rows if row.verdict == INCONCLUSIVE and not verdict.is_untested(row)
-        ]
-        texts += said_against([row for row in rows if row not in inconclusive], reference, score)
-        others = [row.name for row in inconclusive]
-        if others:
-            key = (console.listed(others), reference)
-            scores_by_names.setdefault(key, []).append(score)
-    for (names, reference), scores in scores_by_names.items():
-        in_scores = scores[0]
-        if len(scores) > 1:
-            in_scores = f"any of {len(scores)} scores: {console.listed(scores)}"
-        texts.append(_no_difference([names], reference, in_scores))
-    if scores_by_names:
-        texts.append(verdict.NOT_EQUAL)
+        changes = changes_by_reference.setdefault(reference, Changes())
+        changes.add_all(rows, score, "", 1)
+    texts = []
+    for reference, changes in changes_by_reference.items():
+        texts += changes.sentences(reference)
     return texts, tables
 
 

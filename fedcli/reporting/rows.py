@@ -95,8 +95,9 @@ class SystemRow(System):
         return joined([scores.get(where) for scores in self.known], self.over)
 
     def cell(self, where: Where, *, doubtful: bool = False) -> Cell:
+        """A number as tables of groups and labels have it, with one digit."""
         value = self.value(where)
-        return percent(value.mean, value.std, doubtful=doubtful)
+        return percent(value.mean, value.std, doubtful=doubtful).rounded(1)
 
     @property
     def runs(self) -> int:

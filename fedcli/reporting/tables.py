@@ -275,9 +275,9 @@ def _tests(
         return {}
     systems = {row.name: row.scored for row in rows}
     tested = [where for where in wheres if _is_overall(where) and can_test(where.metric)]
-    shown = [where for where in tested if where.version in MODELS]
+    of_models = [where for where in tested if where.version in MODELS]
     tests = {}
-    for where in shown or tested:
+    for where in of_models or tested:
         tests[where] = order(systems, rows[0].name, where.metric, where.version)
     return tests
 

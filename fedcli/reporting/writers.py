@@ -13,7 +13,7 @@ from ..io.csv_text import csv_text
 from ..system import terminal
 from .table import DAGGER, Cell, Column, ReportTable
 
-ONE_COLUMN = 45  # characters of the cells of a row in one of two columns of a page
+ONE_COLUMN = 4  # columns of a table that fit into one of two columns of a page
 STAR = " *"  # behind the best of a column, where there is no bold
 TEX_OF = str.maketrans(
     {
@@ -144,10 +144,7 @@ def latex(
 
 def _float(table: ReportTable, caption: str, notes: str, label: str) -> list[str]:
     """A table within a column of a page, or over both where it is wider."""
-    widths = [len(column.levels[1]) for column in table.columns]
-    for k, cells in enumerate(table.cells):
-        widths[k] = max([widths[k], *(len(cell.plain) for cell in cells)])
-    environment = "table" if sum(widths) <= ONE_COLUMN else "table*"
+    environment = "table" if len(table.columns) <= ONE_COLUMN else "table*"
     lines = [f"\\begin{{{environment}}}", "\\centering"]
     lines += [f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}", "\\small"]
     lines += _tabular(table)

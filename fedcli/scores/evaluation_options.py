@@ -240,7 +240,7 @@ class ReportOptions(Options):
     panel: ClassVar[str] = OUTPUT
     runs: Annotated[
         Sequence[Source],
-        "runs or scores, or names or methods; default: every run under --work",
+        "runs or scores, or names or methods; default: the newest under --work and all on its data",
         RUNS,
     ] = ()
     _: KW_ONLY

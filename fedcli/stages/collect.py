@@ -14,7 +14,6 @@ from ..scores.scores import RunScores
 from ..scores.shots import thresholds
 
 DATA = "corruption", "partition", "dataset", "sites"
-MOST_NAMED = 4  # runs that are left out
 
 
 def every_run(work: Path) -> list[Path]:
@@ -39,12 +38,10 @@ def comparable_runs(work: Path) -> list[Path]:
     newest = data[runs.index(max(runs, key=last_used.age))]
     others = [path.parent.name for path, of_run in zip(runs, data) if of_run != newest]
     if others:
-        names = others[:MOST_NAMED]
-        if len(others) > MOST_NAMED:
-            names.append(f"{len(others) - MOST_NAMED} more")
+        names = console.shortened(", ".join(others))
+        every = f"{work / 'runs'} as an argument means all runs"
         console.say(
-            f"left out, as they have other data or rounds than the newest run: "
-            f"{console.listed(names)}; {work / 'runs'} as an argument means all runs"
+            f"left out, as they have other data or rounds than the newest run: {names}; {every}"
         )
     return [path for path, of_run in zip(runs, data) if of_run == newest]
 

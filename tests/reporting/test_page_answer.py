@@ -84,7 +84,8 @@ def test_the_answer_names_each_version_with_a_direction_a_size_and_an_interval()
     auc = {name: Where(name, metric="auc_ovo_macro") for name in ("clean", "corrupted", "average")}
     tests = {auc["clean"]: [base, low, same], auc["corrupted"]: [base, noisy, same]}
     words = {"corrupted": "noisy", "average": "both"}
-    *texts, certainty = comparison.answers(tests, words)
+    *texts, not_equal, certainty = comparison.answers(tests, words)
+    assert not_equal == verdict.NOT_EQUAL
     assert texts == [
         "A: AUC 2.4 points lower than FedAvg on clean images (1.0 to 3.9), 3.2 higher on noisy ones (1.8 to 4.6).",
         "B: no significant difference from FedAvg in AUC on clean or noisy images.",
@@ -97,7 +98,7 @@ def test_the_answer_names_each_version_with_a_direction_a_size_and_an_interval()
         "ones (-1.0 to +1.3)."
     )
     seeds = [replace(row, samples=3) for row in (base, low, same)]
-    varying, _, certainty = comparison.answers({auc["average"]: seeds}, words)
+    varying, *_, certainty = comparison.answers({auc["average"]: seeds}, words)
     assert varying.endswith("on clean and noisy images (1.0 to 3.9; not over seeds).")
     assert certainty.endswith(", and over seeds.")
 

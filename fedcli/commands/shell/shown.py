@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ... import console
 
 if TYPE_CHECKING:
-    from ...reporting.rows import SystemRow
     from ...reporting.table import ReportTable
+    from ...reporting.tables import ScoresReport
 
 
 PARTS = "train", "val", "test"
@@ -105,21 +105,18 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_rows(
-    rows: "list[SystemRow]",
+def show_report(
+    tables: "ScoresReport",
     file: TextIO | None = None,
     *,
     between: bool = True,
 ) -> None:
-    """Print the rows of a report as tables, with what they share and show above, and what they mean
-    below.
+    """Print a report as tables, with what its rows share and show above, and what they mean below.
 
     between: whether to show the numbers between groups too.
     """
     from ...reporting import writers
-    from ...reporting.tables import report
 
-    tables = report(rows)
     writers.say([*tables.about, *tables.measured], file)
     levels = [f"{text}." for text in tables.levelled]
     answers = [*tables.verdicts, *levels]

@@ -52,8 +52,9 @@ class PageOptions:
     the row that the page's own tests are against; default: the first. clocks: whether to say how
     long training took and how much memory; without it equal scores give equal bytes. figures:
     whether those of figures/report.py stand on it too, folded; draw: only those with such a text in
-    their names. more: sections behind those by group. samples: whether training images stand at
-    its head. warned: whether what cannot be compared was said before.
+    their names. more: sections behind those by group. samples: whether training images are shown
+    at its head. warned: whether what cannot be compared was said before. lesson: sentences that it
+    begins with.
     """
 
     title: str = ""
@@ -74,6 +75,7 @@ class PageOptions:
     samples: bool = False
     columns: Sequence[str] = ()
     warned: bool = False
+    lesson: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
             heads.update(*(column.levels for column in table.columns))
     return Document(
         options.title or lead.heading(systems),
-        lead.sentence(systems),
+        f"{options.lesson} {lead.sentence(systems)}".lstrip(),
         lead.facts(systems),
         sections,
         terms=_terms(options.metrics, heads),

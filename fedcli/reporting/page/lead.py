@@ -4,6 +4,7 @@ intervals, one figure, and how certain that is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -35,6 +36,7 @@ MADE_UP = (
     "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about "
     "patients."
 )
+PANEL = 6.4  # inches: as wide as a panel of the first screen is beside its height
 MOST_LISTED = 7  # classes or clients
 MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
@@ -71,7 +73,7 @@ def generated(compared: Rows) -> str:
 def sentence(compared: Rows) -> str:
     """The comparison in one sentence."""
     datasets = dict.fromkeys(described(row.scores) for row in compared)
-    systems = compared[0].label if len(compared) == 1 else f"{len(compared)} systems"
+    systems = compared[0].label if len(compared) == 1 else f"{len(compared)} methods"
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
     seeds = {row.runs for row in compared}
@@ -186,7 +188,8 @@ def section(
     if not answered:
         sentences += _groups(compared)
     try:
-        panels = [inline.of_picture(FIGURES["forest"].picture(compared))]
+        picture = FIGURES["forest"].picture(compared)
+        panels = [inline.of_picture(replace(picture, size=(PANEL, picture.size[1])))]
     except FedcliError:  # no score that it shows
         panels = []
     title = "What these runs show" if answered else question(compared)
@@ -321,12 +324,12 @@ def tests(
     """A table for each score that all systems were tested in, and what to beware of."""
     words = versions(scores_of(compared))
     warnings = []
-    named = []
+    scores = []
     for where, rows in tests.items():
         score = f"{title(where.metric)}, {words.get(where.version, where.version)} images"
-        named.append((score, rows[0].name, rows))
+        scores.append((score, rows[0].name, rows))
         warnings += [f"{row.name}: {row.warning}" for row in rows if row.warning]
-    return tests_against(named)[1], list(dict.fromkeys(warnings))
+    return tests_against(scores)[1], list(dict.fromkeys(warnings))
 
 
 def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
