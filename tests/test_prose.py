@@ -66,7 +66,9 @@ OF_TESTS = [  # folders of tests whose names say what they hold
 SMALL_IN_TESTS = [
     "bench",
     "benchmarks",
+    "commands",
     "federation",
+    "figures",
     "io",
     "methods",
     "metrics",

@@ -8,7 +8,7 @@ alternate, so a machine that slows down slows both.
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,7 +97,7 @@ def formula(method: Method) -> dict[str, int]:
 
     Raises UsageError where they are not known.
     """
-    stated: list[dict[str, int]] = []
+    stated: list[Mapping[str, int]] = []
     for cost in (method.local.cost, method.aggregator.cost):
         if isinstance(cost, str):
             names = ", ".join(measurable())

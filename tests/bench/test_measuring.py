@@ -1,6 +1,7 @@
 """Visits and passes are timed, on a clock that a test moves."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -149,3 +150,17 @@ def test_exactly_the_named_clients_play(federation):
 
     next_state(federation, federation.first(), roster, noting)
     assert tasks_played == roster
+
+
+@pytest.mark.parametrize(("processes", "seconds"), [(1, 6.0), (2, 4.0)])
+def test_a_round_takes_what_its_busiest_process_takes_of_all_its_rounds(processes, seconds):
+    visits = visits_of(train={10: [1.0], 20: [2.0]})
+    counts = {"north": 20, "south": 10}
+    aggregator = SimpleNamespace()  # which selects nobody
+    method = SimpleNamespace(aggregator=aggregator)
+    visits.federation = SimpleNamespace(counts=counts, method=method)
+    visits.slowdown = 1.0
+    rounds = [["north", "south"], ["north", "south"]]
+    assert visits.seconds_in(rounds, processes) == pytest.approx(seconds)
+    visits.slowdown = 1.5
+    assert visits.seconds_in(rounds, processes) == pytest.approx(1.5 * seconds)

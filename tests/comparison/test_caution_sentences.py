@@ -82,15 +82,15 @@ def test_of_an_error_the_highest_is_the_worst(small_error, expected):
     assert decided(run, metric="own.py:my_error") == expected
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"rounds": BEST},  # no scores of the chosen round
-        {"rounds": BEST, "view": "male"},
-        {"view": "male"},  # no scores of this view
-        {"metric": "f1_macro"},
-    ],
-)
+WITHOUT_GROUPS = [
+    {"rounds": BEST},  # no scores of the chosen round
+    {"rounds": BEST, "view": "male"},
+    {"view": "male"},  # no scores of this view
+    {"metric": "f1_macro"},
+]
+
+
+@pytest.mark.parametrize("changed", WITHOUT_GROUPS)
 def test_what_has_no_scores_of_groups_is_not_decided(changed):
     result = decided(run_of(f=even(0.6, FEW), m=0.8), **changed)
     assert result == set()
@@ -245,18 +245,18 @@ def levels(before, after):
     return cautions._levels_down(before, after)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        ({"f": 0.7, "m": 0.9}, {"f": 0.7, "m": 0.8}, True),
-        ({"f": 0.7, "m": 0.9}, {"f": 0.6, "m": 0.7}, True),
-        ({"f": 0.7, "m": 0.9}, {"f": 0.71, "m": 0.8}, False),  # one gained
-        ({"f": 0.7, "m": 0.9}, {"f": 0.5, "m": 0.8}, False),  # the gap grew
-        ({"f": 0.7, "m": 0.9}, {"f": 0.6, "m": 0.8}, False),  # the gap stayed
-        ({"f": 0.7, "m": 0.9}, {"m": 0.8}, False),  # one group in common
-        ({"f": 0.7, "m": 0.9, "x": 0.1}, {"f": 0.7, "m": 0.8}, True),  # of the shared groups
-    ],
-)
+LEVELLING_DOWN = [
+    ({"f": 0.7, "m": 0.9}, {"f": 0.7, "m": 0.8}, True),
+    ({"f": 0.7, "m": 0.9}, {"f": 0.6, "m": 0.7}, True),
+    ({"f": 0.7, "m": 0.9}, {"f": 0.71, "m": 0.8}, False),  # one gained
+    ({"f": 0.7, "m": 0.9}, {"f": 0.5, "m": 0.8}, False),  # the gap grew
+    ({"f": 0.7, "m": 0.9}, {"f": 0.6, "m": 0.8}, False),  # the gap stayed
+    ({"f": 0.7, "m": 0.9}, {"m": 0.8}, False),  # one group in common
+    ({"f": 0.7, "m": 0.9, "x": 0.1}, {"f": 0.7, "m": 0.8}, True),  # of the shared groups
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), LEVELLING_DOWN)
 def test_levelling_down_is_a_smaller_gap_without_a_gain(before, after, expected):
     assert levels(before, after) is expected
 

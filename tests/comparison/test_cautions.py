@@ -90,25 +90,25 @@ def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(t
     assert "FedAvg: gives the same answer for every clean image. Try a higher --lr" in note
 
 
-@pytest.mark.parametrize(
-    ("images", "options", "advice"),
-    [
-        ({"a": 900, "b": 80, "c": 700}, {}, "--prior logit-adjust, a higher --lr or more rounds"),
-        ({"a": 900, "b": 80}, {"prior": "logit-adjust"}, "a higher --lr or more rounds"),
-        ({"a": 900, "b": 80}, {"class_weights": "balanced"}, "a higher --lr or more rounds"),
-        ({"a": 900, "b": 80}, {"sampling": "class"}, "a higher --lr or more rounds"),
-        ({"a": 900, "b": 80}, {"sampling": "group-class:sex"}, "a higher --lr or more rounds"),
-        (
-            {"a": 900, "b": 80},
-            {"freeze_backbone": True},
-            "--prior logit-adjust-all, a higher --lr or more rounds",
-        ),
-        ({"a": 300, "b": 300, "c": 290}, {}, "a higher --lr or more rounds"),
-        ({"a": 900, "b": 80}, {"dp_noise": 20.0}, "less noise (--dp client), or more clients"),
-        ({"a": 300, "b": 300}, {"dp_sgd": 1.0}, "less noise (--dp image), or more clients"),
-        ({}, {}, "a higher --lr or more rounds"),
-    ],
-)
+ADVICE = [
+    ({"a": 900, "b": 80, "c": 700}, {}, "--prior logit-adjust, a higher --lr or more rounds"),
+    ({"a": 900, "b": 80}, {"prior": "logit-adjust"}, "a higher --lr or more rounds"),
+    ({"a": 900, "b": 80}, {"class_weights": "balanced"}, "a higher --lr or more rounds"),
+    ({"a": 900, "b": 80}, {"sampling": "class"}, "a higher --lr or more rounds"),
+    ({"a": 900, "b": 80}, {"sampling": "group-class:sex"}, "a higher --lr or more rounds"),
+    (
+        {"a": 900, "b": 80},
+        {"freeze_backbone": True},
+        "--prior logit-adjust-all, a higher --lr or more rounds",
+    ),
+    ({"a": 300, "b": 300, "c": 290}, {}, "a higher --lr or more rounds"),
+    ({"a": 900, "b": 80}, {"dp_noise": 20.0}, "less noise (--dp client), or more clients"),
+    ({"a": 300, "b": 300}, {"dp_sgd": 1.0}, "less noise (--dp image), or more clients"),
+    ({}, {}, "a higher --lr or more rounds"),
+]
+
+
+@pytest.mark.parametrize(("images", "options", "advice"), ADVICE)
 def test_advice_is_of_what_may_help_the_run(tmp_path, images, options, advice):
     (row,) = rows([scored(tmp_path / "a", model(0.1, 1), intervals=intervals(0.3, 0.38))])
     (run,) = row.scored
@@ -184,14 +184,14 @@ def test_the_sentences_name_few_images_of_a_class_in_all_images_and_in_groups():
     )
 
 
-@pytest.mark.parametrize(
-    ("classes", "missing", "consequence"),
-    [
-        (["ill", "well"], (0,), "has no test image of ill: it has no AUC"),
-        (["ill", "odd", "well"], (0,), "has no test image of ill: its AUC covers 2 of 3 classes"),
-        (["ill", "odd", "well"], (0, 1), "has no test image of ill or odd: it has no AUC"),
-    ],
-)
+MISSING_CLASSES = [
+    (["ill", "well"], (0,), "has no test image of ill: it has no AUC"),
+    (["ill", "odd", "well"], (0,), "has no test image of ill: its AUC covers 2 of 3 classes"),
+    (["ill", "odd", "well"], (0, 1), "has no test image of ill or odd: it has no AUC"),
+]
+
+
+@pytest.mark.parametrize(("classes", "missing", "consequence"), MISSING_CLASSES)
 def test_a_group_with_one_class_alone_has_no_auc(classes, missing, consequence):
     assert _of_north(of_two_hospitals("no image of ill"), classes, missing) == [
         f"site north {consequence}"

@@ -12,9 +12,10 @@ def sample(over, *sets):
     return Sample(over, sets, overlap=0.0, test_images=60, unit="image", units=60)
 
 
-@pytest.mark.parametrize(
-    ("over", "sets", "count"), [("seeds", (0, 0, 0), 3), ("folds", (0, 1, 1, 2), 3)]
-)
+COUNTS = [("seeds", (0, 0, 0), 3), ("folds", (0, 1, 1, 2), 3)]
+
+
+@pytest.mark.parametrize(("over", "sets", "count"), COUNTS)
 def test_seeds_are_counted_by_run_and_folds_by_test_set(over, sets, count):
     assert sample(over, *sets).count == count
 
@@ -27,9 +28,10 @@ def test_each_fold_has_the_mean_of_its_runs_and_each_seed_its_own_number():
     assert result == [0.1, 0.2]
 
 
-@pytest.mark.parametrize(
-    "even", [sample("seeds", 0, 0, 0), sample("folds", 0, 1, 2), sample("folds", 0, 0, 1, 1)]
-)
+EVEN = [sample("seeds", 0, 0, 0), sample("folds", 0, 1, 2), sample("folds", 0, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("even", EVEN)
 def test_equal_numbers_of_runs_need_no_note(even):
     assert even.note == ""
 

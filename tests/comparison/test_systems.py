@@ -44,35 +44,35 @@ def with_data(**stages):
     return data
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"options": {"seed": 4, "lr": 0.1}},
-        {"data": with_data(dataset={"seed": 9, "size": 32})},
-        {"data": with_data(partition={"seed": 9, "dirichlet": 1.0})},
-        {"data": with_data(dataset={"seed": 0, "size": 32, "fold": 2})},
-    ],
-)
+OF_ONE_SYSTEM = [
+    {"options": {"seed": 4, "lr": 0.1}},
+    {"data": with_data(dataset={"seed": 9, "size": 32})},
+    {"data": with_data(partition={"seed": 9, "dirichlet": 1.0})},
+    {"data": with_data(dataset={"seed": 0, "size": 32, "fold": 2})},
+]
+
+
+@pytest.mark.parametrize("changed", OF_ONE_SYSTEM)
 def test_seeds_and_folds_are_no_part_of_a_system(changed):
     assert scored(**changed).identity == scored().identity
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"options": {"seed": 3, "lr": 0.2}},
-        {"settings": {"mu": 0.6}},
-        {"label": "N"},
-        {"rule": "released"},
-        {"rounds": 3},
-        {"roster_size": 4},
-        {"dataset": "e"},
-        {"model": {"name": "resnet18"}},
-        {"model": {"precision": "bf16"}},
-        {"data": with_data(partition={"seed": 0, "dirichlet": 0.1})},
-        {"external": EXTERNAL},
-    ],
-)
+OF_ANOTHER_SYSTEM = [
+    {"options": {"seed": 3, "lr": 0.2}},
+    {"settings": {"mu": 0.6}},
+    {"label": "N"},
+    {"rule": "released"},
+    {"rounds": 3},
+    {"roster_size": 4},
+    {"dataset": "e"},
+    {"model": {"name": "resnet18"}},
+    {"model": {"precision": "bf16"}},
+    {"data": with_data(partition={"seed": 0, "dirichlet": 0.1})},
+    {"external": EXTERNAL},
+]
+
+
+@pytest.mark.parametrize("changed", OF_ANOTHER_SYSTEM)
 def test_everything_else_is(changed):
     assert scored(**changed).identity != scored().identity
 
@@ -96,15 +96,15 @@ def test_runs_are_paired_by_all_their_seeds_and_their_fold():
     assert run.seed == 3
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (with_data(), "seed 3"),
-        (with_data(partition={"seed": 7}), "seed 3, partition seed 7"),
-        (with_data(dataset={"fold": 0, "seed": 5}), "fold 0, seed 3, dataset seed 5"),
-        ({}, "seed 3"),
-    ],
-)
+NAMES_BY_DATA = [
+    (with_data(), "seed 3"),
+    (with_data(partition={"seed": 7}), "seed 3, partition seed 7"),
+    (with_data(dataset={"fold": 0, "seed": 5}), "fold 0, seed 3, dataset seed 5"),
+    ({}, "seed 3"),
+]
+
+
+@pytest.mark.parametrize(("data", "words"), NAMES_BY_DATA)
 def test_a_run_is_named_by_its_fold_its_seed_and_seeds_of_data_other_than_0(data, words):
     assert scored(data=data).which == words
 
@@ -140,18 +140,18 @@ def test_items_of_equal_keys_come_together_in_the_order_of_the_first():
     assert result == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (HASH, "01234567"),
-        (HASH[:-1] + "x", HASH[:-1] + "x"),
-        (2.0, "2"),
-        (0.5, "0.5"),
-        ("2.0", "2.0"),
-        (None, "None"),
-        ({"file": "mine.py", "sha256": HASH}, "mine.py 01234567"),
-    ],
-)
+BRIEF_TEXTS = [
+    (HASH, "01234567"),
+    (HASH[:-1] + "x", HASH[:-1] + "x"),
+    (2.0, "2"),
+    (0.5, "0.5"),
+    ("2.0", "2.0"),
+    (None, "None"),
+    ({"file": "mine.py", "sha256": HASH}, "mine.py 01234567"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), BRIEF_TEXTS)
 def test_a_value_is_written_briefly(value, text):
     assert brief(value) == text
 

@@ -66,31 +66,31 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     assert result == "-"
 
 
-@pytest.mark.parametrize(
-    ("p", "over", "seeds", "expected", "why"),
-    [
-        (0.01, 0.01, 3, LOWER, ""),
-        (0.01, None, 3, LOWER, ""),
-        (
-            0.01,
-            0.01,
-            2,
-            MODELS_ONLY,
-            "2 seeds are too few to attribute the difference to the method",
-        ),
-        (0.01, None, 1, MODELS_ONLY, "1 seed is too few to attribute the difference to the method"),
-        (
-            0.01,
-            0.2,
-            3,
-            MODELS_ONLY,
-            "it varies too much from seed to seed to be attributed to the method",
-        ),
-        (0.2, 0.01, 3, INCONCLUSIVE, "the seeds agree, but other test patients might reverse it"),
-        (0.2, 0.01, 2, INCONCLUSIVE, ""),
-        (None, 0.2, 3, INCONCLUSIVE, ONE_PATIENT),
-    ],
-)
+CONCLUSIONS = [
+    (0.01, 0.01, 3, LOWER, ""),
+    (0.01, None, 3, LOWER, ""),
+    (
+        0.01,
+        0.01,
+        2,
+        MODELS_ONLY,
+        "2 seeds are too few to attribute the difference to the method",
+    ),
+    (0.01, None, 1, MODELS_ONLY, "1 seed is too few to attribute the difference to the method"),
+    (
+        0.01,
+        0.2,
+        3,
+        MODELS_ONLY,
+        "it varies too much from seed to seed to be attributed to the method",
+    ),
+    (0.2, 0.01, 3, INCONCLUSIVE, "the seeds agree, but other test patients might reverse it"),
+    (0.2, 0.01, 2, INCONCLUSIVE, ""),
+    (None, 0.2, 3, INCONCLUSIVE, ONE_PATIENT),
+]
+
+
+@pytest.mark.parametrize(("p", "over", "seeds", "expected", "why"), CONCLUSIONS)
 def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
     difference = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
     result = (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason)

@@ -21,24 +21,30 @@ from fedcli.comparison.verdict import (
 SEEDS = {"over": "seeds", "samples": 3}
 
 
-@pytest.mark.parametrize(
-    ("p", "text"),
-    [(None, "-"), (0.0, "< 0.001"), (0.00099, "< 0.001"), (0.001, "0.001"), (0.25, "0.250")],
-)
+TEXTS_OF_P = [
+    (None, "-"),
+    (0.0, "< 0.001"),
+    (0.00099, "< 0.001"),
+    (0.001, "0.001"),
+    (0.25, "0.250"),
+]
+
+
+@pytest.mark.parametrize(("p", "text"), TEXTS_OF_P)
 def test_a_p_has_three_digits_or_says_that_it_is_smaller(p, text):
     assert p_text(p) == text
 
 
-@pytest.mark.parametrize(
-    ("share", "digits", "text"),
-    [
-        (None, 2, "-"),
-        (0.0123, 2, "+1.23"),
-        (-0.0123, 1, "-1.2"),
-        (0.00001, 2, "0.00"),
-        (0.0, 1, "0.0"),
-    ],
-)
+TEXTS_OF_DIFFERENCES = [
+    (None, 2, "-"),
+    (0.0123, 2, "+1.23"),
+    (-0.0123, 1, "-1.2"),
+    (0.00001, 2, "0.00"),
+    (0.0, 1, "0.0"),
+]
+
+
+@pytest.mark.parametrize(("share", "digits", "text"), TEXTS_OF_DIFFERENCES)
 def test_a_difference_has_its_sign_unless_its_digits_are_zero(share, digits, text):
     assert signed(share, digits) == text
 
@@ -47,29 +53,29 @@ def test_a_small_loss_has_no_sign_either():
     assert signed(-0.00001) == "0.00"
 
 
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        (Difference(low=-0.05, high=0.012), "-5.00 to +1.20"),
-        (Difference(low=0.0, high=0.5), "0.00 to +50.00"),
-        (Difference(), "-"),
-    ],
-)
+TEXTS_OF_INTERVALS = [
+    (Difference(low=-0.05, high=0.012), "-5.00 to +1.20"),
+    (Difference(low=0.0, high=0.5), "0.00 to +50.00"),
+    (Difference(), "-"),
+]
+
+
+@pytest.mark.parametrize(("row", "text"), TEXTS_OF_INTERVALS)
 def test_both_bounds_of_an_interval_have_signs(row, text):
     assert interval_text(row) == text
 
 
-@pytest.mark.parametrize(
-    ("conclusion", "samples", "expected"),
-    [
-        (HIGHER, 3, True),
-        (LOWER, 3, True),
-        (MODELS_ONLY, 2, True),
-        (MODELS_ONLY, 3, False),
-        (INCONCLUSIVE, 1, False),
-        (None, None, False),
-    ],
-)
+OF_THESE_MODELS = [
+    (HIGHER, 3, True),
+    (LOWER, 3, True),
+    (MODELS_ONLY, 2, True),
+    (MODELS_ONLY, 3, False),
+    (INCONCLUSIVE, 1, False),
+    (None, None, False),
+]
+
+
+@pytest.mark.parametrize(("conclusion", "samples", "expected"), OF_THESE_MODELS)
 def test_a_difference_of_these_models_counts_where_there_are_few_seeds(
     conclusion, samples, expected
 ):
@@ -92,17 +98,17 @@ def test_the_sample_of_a_table_is_that_of_the_rows_that_have_one():
     assert sampled(rows) == "folds"
 
 
-@pytest.mark.parametrize(
-    ("unit", "differing", "reason"),
-    [
-        ("image", 1, "only 1 image differs, so p cannot be below 0.5"),
-        ("image", 5, "only 5 images differ, so p cannot be below 0.5"),
-        ("lesion", 1, "only 1 lesion differs, so p cannot be below 0.5"),
-        ("lesion", 5, "only 5 lesions differ, so p cannot be below 0.5"),
-        ("image", 6, ""),
-        ("image", 0, ""),
-    ],
-)
+FEW_UNITS = [
+    ("image", 1, "only 1 image differs, so p cannot be below 0.5"),
+    ("image", 5, "only 5 images differ, so p cannot be below 0.5"),
+    ("lesion", 1, "only 1 lesion differs, so p cannot be below 0.5"),
+    ("lesion", 5, "only 5 lesions differ, so p cannot be below 0.5"),
+    ("image", 6, ""),
+    ("image", 0, ""),
+]
+
+
+@pytest.mark.parametrize(("unit", "differing", "reason"), FEW_UNITS)
 def test_few_units_that_differ_are_counted_in_their_own_word(unit, differing, reason):
     row = Difference(difference=0.1, unit=unit, differing=differing, floor=0.5, **SEEDS)
     judged = adjusted(row, 0.6, 0.5)

@@ -46,9 +46,8 @@ def test_a_bar_joins_ranks_less_than_the_critical_difference_apart_and_none_lies
 @pytest.mark.parametrize(("datasets", "bars"), [(3, 1), (4, 0)])
 def test_two_methods_differ_where_one_wins_on_four_datasets(datasets, bars):
     """The critical difference is 1.96 / sqrt(datasets): 1.13 of three, 0.98 of four; the ranks are 1 apart."""
-    table = critical_difference.of_scores(
-        "accuracy", {"a": [1] * datasets, "b": [0] * datasets}, images=100
-    )
+    scores = {"a": [1] * datasets, "b": [0] * datasets}
+    table = critical_difference.of_scores("accuracy", scores, images=100)
     expected = pytest.approx(1.96 / datasets**0.5, abs=1e-4)
     assert table.attrs["critical_difference"] == expected
     assert table["until"].notna().sum() == bars
@@ -81,10 +80,9 @@ def test_the_axis_has_the_best_rank_on_the_right_and_a_line_for_each_method_and_
     wide = [line for line in axes.lines if line.get_linewidth() > 3]
     reach = critical_difference.REACH * 3
     ends = [line.get_xdata() for line in wide]
-    expected = [
-        pytest.approx([1 - reach, 2.5 + reach]),
-        pytest.approx([2.5 - reach, 4 + reach]),
-    ]
+    first_bar = pytest.approx([1 - reach, 2.5 + reach])
+    second_bar = pytest.approx([2.5 - reach, 4 + reach])
+    expected = [first_bar, second_bar]
     assert ends == expected
     result = len({line.get_ydata()[0] for line in wide})
     assert result == 2

@@ -69,17 +69,11 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
 
 def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_path):
     test = {"clean": {"auc": 0.5}}
-    lines = [
-        a_line(1, clients=["north", "west"], loss=[1.0, 2.0], weights=[0.5, 0.5]),
-        a_line(
-            2,
-            clients=["north", "south"],
-            loss=[None, 3.0],
-            weights=[0.5, 0.5],
-            test=test,
-        ),
-        a_line(3, clients=["north", "west"], loss=[4.0, 5.0], weights=[0.5, 0.5]),
-    ]
+    even = [0.5, 0.5]
+    first = a_line(1, clients=["north", "west"], loss=[1.0, 2.0], weights=even)
+    second = a_line(2, clients=["north", "south"], loss=[None, 3.0], weights=even, test=test)
+    third = a_line(3, clients=["north", "west"], loss=[4.0, 5.0], weights=even)
+    lines = [first, second, third]
     path = a_run(tmp_path / "run", lines)
     series = read(path).series
     curves = series["loss"].curves
@@ -94,7 +88,8 @@ def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_
 
 def test_an_unfinished_run_is_read_with_its_datas_roster_up_to_the_last_whole_line(tmp_path):
     make_chain(tmp_path)
-    folder = a_run(tmp_path / "runs" / "mine", [a_line(1), a_line(2)], finished=False)
+    lines = [a_line(1), a_line(2)]
+    folder = a_run(tmp_path / "runs" / "mine", lines, finished=False)
     with (folder / "rounds.jsonl").open("a") as file:
         file.write('{"round": 3, "lo')
     record = read(folder)
@@ -130,7 +125,8 @@ def test_what_is_no_record_is_told(tmp_path):
 
 
 def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
-    path = a_run(tmp_path / "run", [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)])
+    lines = [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)]
+    path = a_run(tmp_path / "run", lines)
     record = read(path)
     panels, legend, figure = drawn(record)
     assert list(panels) == ["Training loss", "Weight in the aggregation", "Epsilon"]
@@ -170,10 +166,11 @@ def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their
 
 
 def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tmp_path):
-    fedmrl = a_run(
-        tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})]
-    )
-    fedavg = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
+    first = a_line(1, server={"epsilon": 1.0})
+    second = a_line(2, server={"epsilon": 0.5})
+    fedmrl = a_run(tmp_path / "one", [first, second])
+    plain = [a_line(t) for t in (1, 2, 3)]
+    fedavg = a_run(tmp_path / "other", plain, label="FedAvg")
     panels, legend, figure = drawn(read(fedmrl), read(fedavg))
     assert legend == [
         "FedMRL",
@@ -215,17 +212,16 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
             for name, options in names_and_options
         ]
 
-    short = runs(
-        ("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}})
-    )
+    low = {"lr": 1, "settings": {"mu": 0.1}}
+    high = {"lr": 1, "settings": {"mu": 0.5}}
+    short = runs(("a", low), ("b", high))
     path = a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7})
     other = read(path)
     result = drawn(*short, other)[1][:3]
     assert result == ["FedMRL (mu=0.1)", "FedMRL (mu=0.5)", "FedAvg"]
-    long = runs(
-        ("d", {"partition_options": "of one kind" * 9}),
-        ("e", {"partition_options": "of another kind" * 9}),
-    )
+    one_kind = {"partition_options": "of one kind" * 9}
+    another_kind = {"partition_options": "of another kind" * 9}
+    long = runs(("d", one_kind), ("e", another_kind))
     result = drawn(*long)[1][:2]
     assert result == ["d", "e"]
     records = runs(("fedmrl-a", {}), ("fedmrl-b", {}))
@@ -242,9 +238,8 @@ def test_no_title_stands_for_two_things(tmp_path):
         "odd": [0.0, 1.0, 2.0, 3.0],
     }
     values = {"reports": reports}
-    path = a_run(
-        tmp_path / "run", [a_line(t, **values, server={"mu": t, "odd": t}) for t in (1, 2)]
-    )
+    lines = [a_line(t, **values, server={"mu": t, "odd": t}) for t in (1, 2)]
+    path = a_run(tmp_path / "run", lines)
     record = read(path)
     titles = list(drawn(record)[0])
     assert len(titles) == len(record.series) == 7
@@ -253,17 +248,17 @@ def test_no_title_stands_for_two_things(tmp_path):
     assert {"Odd", "Odd, kept by the server"} < set(titles)
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ([1.0, 20.0, 2.0, 3.0], "linear"),
-        ([1.0, 21.0, 2.0, 3.0], "log"),
-        ([0.0, 1.0, 900.0, 3.0], "linear"),
-        ([0.0, 1e-5, 1e-3, 1.0], "symlog"),
-        ([-1.0, 1e-5, 1e-3, 1.0], "linear"),
-        ([None, 1e-5, 1e-3, 1.0], "log"),
-    ],
-)
+SCALES_BY_VALUES = [
+    ([1.0, 20.0, 2.0, 3.0], "linear"),
+    ([1.0, 21.0, 2.0, 3.0], "log"),
+    ([0.0, 1.0, 900.0, 3.0], "linear"),
+    ([0.0, 1e-5, 1e-3, 1.0], "symlog"),
+    ([-1.0, 1e-5, 1e-3, 1.0], "linear"),
+    ([None, 1e-5, 1e-3, 1.0], "log"),
+]
+
+
+@pytest.mark.parametrize(("values", "scale"), SCALES_BY_VALUES)
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, scale):
     path = a_run(tmp_path / "run", [a_line(1, reports={"odd": values})])
     record = read(path)
@@ -278,10 +273,9 @@ def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, sc
 
 
 def test_what_never_changes_is_left_out_unless_it_is_asked_for(tmp_path, capsys):
-    folder = a_run(
-        tmp_path / "run",
-        [a_line(t, reports={"mu": [0.01] * 4}, server={"gone": None}) for t in (1, 2)],
-    )
+    reports = {"mu": [0.01] * 4}
+    lines = [a_line(t, reports=reports, server={"gone": None}) for t in (1, 2)]
+    folder = a_run(tmp_path / "run", lines)
     record = read(folder)
     result = curves.chosen([record], [])
     assert result == ["loss", "weights", "gone"]
@@ -358,7 +352,8 @@ def test_a_series_that_only_ends_alike_is_not_suggested(tmp_path):
 
 def test_the_command_writes_under_work_and_leaves_the_run_as_it_is(tmp_path, capsys):
     roster = ["$x_1$", "_hidden", "Zürich\n", "a" * 80]
-    folder = a_run(tmp_path / "runs" / "mine", [a_line(1), a_line(2)], roster=roster)
+    lines = [a_line(1), a_line(2)]
+    folder = a_run(tmp_path / "runs" / "mine", lines, roster=roster)
     before = sorted(folder.iterdir())
     command(FIGURES["curves"], [], {"series": []}, work=tmp_path)
     path = Path(capsys.readouterr().out.strip())
@@ -411,14 +406,9 @@ def a_tested(folder, scores, *, label="FedMRL", **options):
         {"test": {"clean": {"balanced_accuracy": score}}} if score is not None else {}
         for score in scores
     ]
-    return read(
-        a_run(
-            folder,
-            [a_line(t, **test) for t, test in enumerate(tests, 1)],
-            label=label,
-            options=options,
-        )
-    )
+    lines = [a_line(t, **test) for t, test in enumerate(tests, 1)]
+    path = a_run(folder, lines, label=label, options=options)
+    return read(path)
 
 
 def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
@@ -452,10 +442,9 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
 def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_path):
     folder = tmp_path / "a"
     scores = [0.2, 0.4, None]
-    runs = [
-        a_tested(folder, scores, seed=0),
-        a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1),
-    ]
+    first = a_tested(folder, scores, seed=0)
+    second = a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1)
+    runs = [first, second]
     folder = tmp_path / "c"
     alone = [a_tested(folder, [0.1, 0.2], label="FedAvg")]
     by_name = {"mine": runs, "alone": alone}

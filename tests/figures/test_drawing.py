@@ -62,16 +62,16 @@ def test_points_have_a_marker_and_no_line():
     assert result == MARKERS[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("FedAvg", "FedAvg"),
-        ("x" * 28, "x" * 28),
-        ("x" * 29, "x" * 27 + "…"),
-        ("_hidden", " _hidden"),
-        ("tab\there", "tab?here"),
-    ],
-)
+SHORTENED = [
+    ("FedAvg", "FedAvg"),
+    ("x" * 28, "x" * 28),
+    ("x" * 29, "x" * 27 + "…"),
+    ("_hidden", " _hidden"),
+    ("tab\there", "tab?here"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), SHORTENED)
 def test_a_name_is_shortened_to_a_line_of_the_legend(name, text):
     assert short(name) == text
 
@@ -91,18 +91,18 @@ def test_a_name_has_up_to_three_lines(name, lines):
     assert text.endswith("…") == (lines == 3)
 
 
-@pytest.mark.parametrize(
-    ("panels", "columns", "grid"),
-    [
-        (1, 0, (1, 1)),
-        (2, 0, (1, 2)),
-        (4, 0, (2, 2)),
-        (5, 0, (2, 3)),
-        (12, 0, (4, 3)),
-        (5, 4, (2, 4)),
-        (2, 4, (1, 2)),
-    ],
-)
+GRIDS = [
+    (1, 0, (1, 1)),
+    (2, 0, (1, 2)),
+    (4, 0, (2, 2)),
+    (5, 0, (2, 3)),
+    (12, 0, (4, 3)),
+    (5, 4, (2, 4)),
+    (2, 4, (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("panels", "columns", "grid"), GRIDS)
 def test_panels_are_as_square_as_three_columns_allow(panels, columns, grid):
     figure = drawing.drawn(picture_of(panels, columns=columns))
     assert grid_of(figure) == grid
@@ -233,32 +233,32 @@ def test_colours_of_the_page_take_the_place_of_those_of_files():
     assert "font-family" not in svg
 
 
-@pytest.mark.parametrize(
-    ("legend", "names"),
-    [
-        ({"a": look(0)}, []),
-        ({"a": look(0), "b": look(1)}, ["a", "b"]),
-        ({"a": look(0), "mean": BAND}, []),
-        ({"a": look(0), "b": look(1), "mean": BAND}, ["a", "b"]),
-    ],
-)
+LEGENDS = [
+    ({"a": look(0)}, []),
+    ({"a": look(0), "b": look(1)}, ["a", "b"]),
+    ({"a": look(0), "mean": BAND}, []),
+    ({"a": look(0), "b": look(1), "mean": BAND}, ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("legend", "names"), LEGENDS)
 def test_the_legend_of_a_page_leaves_out_a_lone_line_and_the_band(legend, names):
     picture = picture_of(1, legend=legend)
     keys = inline.of_picture(picture).keys
     assert [key.name for key in keys] == names
 
 
-@pytest.mark.parametrize(
-    ("drawn_as", "colour", "pattern", "has_mark"),
-    [
-        (look(0), "var(--c0)", "none", False),
-        (look(1), "var(--c1)", "6 3", False),
-        (point(0), "var(--c0)", "", True),
-        (marked(2), "var(--c2)", "1.5 2.5", True),
-        ({"color": "#123456", "linestyle": "-."}, "#123456", "7 3 1.5 3", False),
-        ({"color": INK, "marker": "|", "linestyle": ""}, "var(--ink)", "", False),
-    ],
-)
+KEYS = [
+    (look(0), "var(--c0)", "none", False),
+    (look(1), "var(--c1)", "6 3", False),
+    (point(0), "var(--c0)", "", True),
+    (marked(2), "var(--c2)", "1.5 2.5", True),
+    ({"color": "#123456", "linestyle": "-."}, "#123456", "7 3 1.5 3", False),
+    ({"color": INK, "marker": "|", "linestyle": ""}, "var(--ink)", "", False),
+]
+
+
+@pytest.mark.parametrize(("drawn_as", "colour", "pattern", "has_mark"), KEYS)
 def test_a_key_has_the_colour_dashes_and_marker_of_its_line(drawn_as, colour, pattern, has_mark):
     key = inline._key("name", drawn_as)
     assert (key.colour, key.pattern) == (colour, pattern)

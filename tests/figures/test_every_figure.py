@@ -83,9 +83,8 @@ def test_a_figure_draws_its_numbers(name, run):
     if figure.of in ("path", "data"):
         subject = paths[0].parent
     elif figure.of in ("runs", "methods"):
-        subject = (names.labels if figure.of == "runs" else names.systems)(
-            [read(path) for path in paths]
-        )
+        records = [read(path) for path in paths]
+        subject = names.labels(records) if figure.of == "runs" else names.systems(records)
     else:
         subject = compared(rows([scores(path) for path in paths]))
         subject = subject if figure.of == "systems" else subject[0]

@@ -44,7 +44,9 @@ class Square(nn.Module):
 
     @torch.no_grad()
     def loss(self) -> float:
-        return float(self.weight.double().square().sum() + self.bias.double().square().sum() - 98)
+        weights = self.weight.double().square().sum()
+        biases = self.bias.double().square().sum()
+        return float(weights + biases - 98)
 
 
 def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_put():
@@ -80,7 +82,8 @@ def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     curve = moved.surface(net, net.loss, dims=1, seed=3, points=5)
     generator = torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))
     random = torch.randn(2, 2, generator=generator).double()
-    way = random / random.norm(dim=1, keepdim=True) * torch.tensor([[5.0], [2.0]])
+    length = random.norm(dim=1, keepdim=True)
+    way = random / length * torch.tensor([[5.0], [2.0]])
     steps = np.array([-1, -0.5, 0, 0.5, 1])
     along = float((before["weight"].double() * way).sum())
     expected = 29 + 2 * steps * along + steps**2 * 29

@@ -37,20 +37,20 @@ def test_runs_of_several_methods_have_the_names_of_the_methods():
     assert result == ["FedAvg", "FedHEAL"]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ([{"lr": 0.1}, {"lr": 0.01}], ["FedAvg (lr 0.1)", "FedAvg (lr 0.01)"]),
-        ([{"lr": 1.0}, {"lr": 2.0}], ["FedAvg (lr 1)", "FedAvg (lr 2)"]),
-        ([{"rounds": 1}, {"rounds": 6}], ["FedAvg (1 round)", "FedAvg (6 rounds)"]),
-        ([{"epochs": 1}, {"epochs": 2}], ["FedAvg (1 epoch)", "FedAvg (2 epochs)"]),
-        ([{"seed": 0}, {"seed": 1}], ["FedAvg (seed 0)", "FedAvg (seed 1)"]),
-        (
-            [{"lr": 0.1, "rounds": 5}, {"lr": 0.2, "rounds": 6}],
-            ["FedAvg (lr 0.1, 5 rounds)", "FedAvg (lr 0.2, 6 rounds)"],
-        ),
-    ],
-)
+NAMES_BY_OPTIONS = [
+    ([{"lr": 0.1}, {"lr": 0.01}], ["FedAvg (lr 0.1)", "FedAvg (lr 0.01)"]),
+    ([{"lr": 1.0}, {"lr": 2.0}], ["FedAvg (lr 1)", "FedAvg (lr 2)"]),
+    ([{"rounds": 1}, {"rounds": 6}], ["FedAvg (1 round)", "FedAvg (6 rounds)"]),
+    ([{"epochs": 1}, {"epochs": 2}], ["FedAvg (1 epoch)", "FedAvg (2 epochs)"]),
+    ([{"seed": 0}, {"seed": 1}], ["FedAvg (seed 0)", "FedAvg (seed 1)"]),
+    (
+        [{"lr": 0.1, "rounds": 5}, {"lr": 0.2, "rounds": 6}],
+        ["FedAvg (lr 0.1, 5 rounds)", "FedAvg (lr 0.2, 6 rounds)"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), NAMES_BY_OPTIONS)
 def test_runs_of_one_method_have_the_options_in_which_they_differ(options, expected):
     records = [record(folder=f"runs/{k}", **chosen) for k, chosen in enumerate(options)]
     result = sorted(labels(*records))
@@ -120,27 +120,27 @@ def test_the_training_of_a_run_is_without_seeds_and_method():
     assert training == {"rounds": 6, "partition dirichlet": 1.0, "dataset": "skin"}
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        (("loss",), ("Training loss", "mean over local steps", 1)),
-        (("weights",), ("Weight in the aggregation", "share", 1)),
-        (("reports", "gap"), ("Generalisation gap", "reported by clients", 1)),
-        (("reports", "rescue_factor"), ("rescue factor", "reported by clients", 1)),
-        (("reports", "ab"), ("ab", "reported by clients", 1)),
-        (("server", "mu"), ("mu, the proximal coefficient", "kept by the server", 1)),
-        (("test", "clean", "accuracy"), ("Accuracy, clean", "clean test images (%)", 100)),
-        (
-            ("test", "validation", "accuracy"),
-            ("Accuracy, validation", "validation images (%)", 100),
-        ),
-        (("test", "clean", "my_own"), ("my own, clean", "clean test images", 1)),
-        (
-            ("group", "clean", "worst accuracy by sex"),
-            ("Worst accuracy by sex, clean", "clean test images (%)", 100),
-        ),
-    ],
-)
+WORDS_OF_SERIES = [
+    (("loss",), ("Training loss", "mean over local steps", 1)),
+    (("weights",), ("Weight in the aggregation", "share", 1)),
+    (("reports", "gap"), ("Generalisation gap", "reported by clients", 1)),
+    (("reports", "rescue_factor"), ("rescue factor", "reported by clients", 1)),
+    (("reports", "ab"), ("ab", "reported by clients", 1)),
+    (("server", "mu"), ("mu, the proximal coefficient", "kept by the server", 1)),
+    (("test", "clean", "accuracy"), ("Accuracy, clean", "clean test images (%)", 100)),
+    (
+        ("test", "validation", "accuracy"),
+        ("Accuracy, validation", "validation images (%)", 100),
+    ),
+    (("test", "clean", "my_own"), ("my own, clean", "clean test images", 1)),
+    (
+        ("group", "clean", "worst accuracy by sex"),
+        ("Worst accuracy by sex, clean", "clean test images (%)", 100),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "words"), WORDS_OF_SERIES)
 def test_a_series_has_a_title_a_unit_and_a_factor(key, words):
     title, unit, factor = series._words(key)
     assert title.lower() == words[0].lower()
@@ -207,28 +207,28 @@ def test_over_runs_has_a_spread_where_two_runs_have_a_round():
     assert result == [[False, False], [True, True]]
 
 
-@pytest.mark.parametrize(
-    ("records", "words"),
-    [
-        ([record()], "FedAvg on skin: 4 clients, 3 rounds"),
-        ([record(seed=0), record(seed=1)], "2 runs on skin, 2 seeds"),
-        ([record(seed=0), record("FedHEAL", seed=0)], "2 runs on skin"),
-    ],
-)
+HEADINGS = [
+    ([record()], "FedAvg on skin: 4 clients, 3 rounds"),
+    ([record(seed=0), record(seed=1)], "2 runs on skin, 2 seeds"),
+    ([record(seed=0), record("FedHEAL", seed=0)], "2 runs on skin"),
+]
+
+
+@pytest.mark.parametrize(("records", "words"), HEADINGS)
 def test_a_heading_says_what_was_recorded(records, words):
     assert series.heading(records) == words
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("lr", 0.1),
-        ("dirichlet", 1.0),
-        ("ratio", 0.5),  # of the corruption, which is nearest
-        ("clients", "a, b"),
-        ("unknown", None),
-    ],
-)
+OPTIONS = [
+    ("lr", 0.1),
+    ("dirichlet", 1.0),
+    ("ratio", 0.5),  # of the corruption, which is nearest
+    ("clients", "a, b"),
+    ("unknown", None),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), OPTIONS)
 def test_an_option_is_that_of_the_run_or_of_the_nearest_stage(key, value):
     data = {
         "partition dirichlet": 1.0,

@@ -50,7 +50,8 @@ def test_curves_are_those_of_scikit_learn():
     x, y = answers.precision(SCORE, LABEL, ONCE)
     highest = []
     for reached in x[1:]:  # at the highest threshold that reaches it
-        highest.append(precision[:-1][recall[:-1] >= reached - 1e-9][-1])
+        reaching = recall[:-1] >= reached - 1e-9
+        highest.append(precision[:-1][reaching][-1])
     result = y[1:, 0]
     assert result == pytest.approx(highest)
 
@@ -60,7 +61,8 @@ def test_net_benefit_and_reliability_are_their_formulas():
     for p, value in zip(BENEFITS, y[:, 0], strict=True):
         hits = np.sum((SCORE >= p) & (LABEL == 1))
         alarms = np.sum((SCORE >= p) & (LABEL == 0))
-        expected = pytest.approx(hits / N - alarms / N * p / (1 - p))
+        odds = p / (1 - p)
+        expected = pytest.approx(hits / N - alarms / N * odds)
         assert value == expected
     x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
@@ -81,9 +83,8 @@ def test_a_weighted_resample_is_the_resample_itself(curve):
 def test_a_band_holds_the_middle_of_its_resamples():
     units = np.arange(N) // 2
     band = answers.band(answers.roc, SCORE, LABEL, units)
-    resampled = answers.roc(
-        SCORE, LABEL, bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0)).T
-    )[1]
+    draws = bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0))
+    resampled = answers.roc(SCORE, LABEL, draws.T)[1]
     expected = pytest.approx(np.quantile(resampled, 0.025, axis=1))
     assert band["low"].tolist() == expected
     expected = pytest.approx(np.quantile(resampled, 0.975, axis=1))
@@ -224,9 +225,9 @@ def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(t
     assert next(text.get_text() for text in canvas.axes[0].get_yticklabels()).startswith(
         "all images (n = "
     )
-    assert "auc_ovo" not in " ".join(
-        [table.attrs["title"], *(axes.get_xlabel() for axes in canvas.axes)]
-    )
+    labels = [axes.get_xlabel() for axes in canvas.axes]
+    words = " ".join([table.attrs["title"], *labels])
+    assert "auc_ovo" not in words
 
 
 def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
@@ -267,7 +268,8 @@ def test_of_many_systems_the_front_is_named(two):
     best = set(table[table["front"]]["place"])
     assert 0 < len(best) < count
     picture = overall_and_worst.draw(table)
-    expected = [f"{k + 1} system {index}" for k, index in enumerate(sorted({0, *best}))]
+    shown = sorted({0, *best})
+    expected = [f"{k} system {index}" for k, index in enumerate(shown, 1)]
     assert list(picture.legend) == expected
     assert "Grey: " in picture.caption
     assert "n = " in picture.caption
@@ -308,10 +310,9 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
 
 
 def test_the_page_folds_the_figures(run):
-    folded_figures = [
-        inline.of_picture(picture)
-        for _, picture in report.of_systems(compared(rows([run])), ["flow"])
-    ]
+    systems = compared(rows([run]))
+    pictures = report.of_systems(systems, ["flow"])
+    folded_figures = [inline.of_picture(picture) for _, picture in pictures]
     assert [folded.title for folded in folded_figures] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=folded_figures)
     assert section.there

@@ -212,15 +212,15 @@ def test_groups_of_several_attributes_have_theirs_in_front():
     assert not picture.legend  # of one system
 
 
-@pytest.mark.parametrize(
-    ("numbers", "limits"),
-    [
-        ((80.0, 75.0, 85.0), (74.5, 85.5)),
-        ((50.0, 0.0, 90.0), (-3.6, 93.6)),
-        ((99.0, 90.0, 100.0), (89.5, 100.125)),
-        ((80.0, np.nan, np.nan), (79.5, 80.5)),
-    ],
-)
+LIMITS_BY_NUMBERS = [
+    ((80.0, 75.0, 85.0), (74.5, 85.5)),
+    ((50.0, 0.0, 90.0), (-3.6, 93.6)),
+    ((99.0, 90.0, 100.0), (89.5, 100.125)),
+    ((80.0, np.nan, np.nan), (79.5, 80.5)),
+]
+
+
+@pytest.mark.parametrize(("numbers", "limits"), LIMITS_BY_NUMBERS)
 def test_the_limits_hold_all_intervals_and_a_margin_up_to_100(numbers, limits):
     value, low, high = numbers
     table = of_forest(forest_line("A", 0, "", "all images", value, low=low, high=high))
@@ -309,10 +309,9 @@ def of_curves(*lines):
 
 
 def test_a_system_of_several_seeds_has_a_band_and_the_legend_says_of_what():
-    table = of_curves(
-        ("clean auc", "A", 1, 50.0, 45.0, 55.0, 0, "AUC, clean", "%"),
-        ("clean auc", "B", 1, 60.0, np.nan, np.nan, 1, "AUC, clean", "%"),
-    )
+    several_seeds = ("clean auc", "A", 1, 50.0, 45.0, 55.0, 0, "AUC, clean", "%")
+    one_seed = ("clean auc", "B", 1, 60.0, np.nan, np.nan, 1, "AUC, clean", "%")
+    table = of_curves(several_seeds, one_seed)
     picture = convergence.draw(table)
     assert list(picture.legend) == ["A", "B", "mean ± std over runs"]
     axes = axes_of(picture)["AUC, clean"]
@@ -328,10 +327,9 @@ def test_without_a_spread_the_legend_has_none():
 
 
 def test_series_of_one_title_and_another_unit_have_panels_of_their_own():
-    table = of_curves(
-        ("a", "A", 1, 5.0, np.nan, np.nan, 0, "Loss", "nats"),
-        ("b", "A", 1, 5.0, np.nan, np.nan, 0, "Loss", "bits"),
-    )
+    in_nats = ("a", "A", 1, 5.0, np.nan, np.nan, 0, "Loss", "nats")
+    in_bits = ("b", "A", 1, 5.0, np.nan, np.nan, 0, "Loss", "bits")
+    table = of_curves(in_nats, in_bits)
     panels = convergence.draw(table).panels
     result = [panel.title for panel in panels]
     assert result == ["Loss", "Loss"]
@@ -351,22 +349,21 @@ def test_bars_of_runs_stand_side_by_side_in_their_bin():
     axes = axes_of(picture)["after 10 rounds"]
     middles = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
     width = 0.85 * 0.5 / 2
-    expected = pytest.approx(
-        [0.25 - width / 2, 0.75 - width / 2, 0.25 + width / 2, 0.75 + width / 2]
-    )
+    half = width / 2
+    expected = pytest.approx([0.25 - half, 0.75 - half, 0.25 + half, 0.75 + half])
     assert middles == expected
     result = [bar.get_height() for bar in axes.patches]
     assert result == [40, 40, 60, 60]
     assert axes.get_ylabel() == "parameters (%)"
 
 
-@pytest.mark.parametrize(
-    ("chance", "names"),
-    [
-        (25.0, ["a", "b", "lowest to highest client", "expected of coin tosses"]),
-        (np.nan, ["a", "b", "lowest to highest client"]),
-    ],
-)
+LEGENDS_OF_CHANCE = [
+    (25.0, ["a", "b", "lowest to highest client", "expected of coin tosses"]),
+    (np.nan, ["a", "b", "lowest to highest client"]),
+]
+
+
+@pytest.mark.parametrize(("chance", "names"), LEGENDS_OF_CHANCE)
 def test_the_coin_is_in_the_legend_where_it_is_drawn(chance, names):
     result = list(histograms.draw(of_histogram(chance)).legend)
     assert result == names
@@ -453,14 +450,14 @@ def test_many_classes_have_colours_enough(count, different):
     assert result == different
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        np.array([[1.0, 2.0]]),
-        np.array([[1.0, 2.0], [3.0, 4.0]]),
-        np.ones((4, 3)),
-    ],
-)
+WITHOUT_A_PLANE = [
+    np.array([[1.0, 2.0]]),
+    np.array([[1.0, 2.0], [3.0, 4.0]]),
+    np.ones((4, 3)),
+]
+
+
+@pytest.mark.parametrize("table", WITHOUT_A_PLANE)
 def test_points_that_do_not_span_a_plane_have_zeros(table):
     plane = features.in_the_plane(table, "pca", seed=0)
     assert plane.shape == (len(table), 2)
@@ -469,7 +466,8 @@ def test_points_that_do_not_span_a_plane_have_zeros(table):
 
 
 def images_of(y, chances, ids=None):
-    ids = np.array(ids or [f"image-{number}" for number in range(len(y))])
+    numbered = [f"image-{number}" for number in range(len(y))]
+    ids = np.array(ids or numbered)
     groupings = {"sex": (np.arange(len(y)) % 2, ["f", "m"])}
     units = np.arange(len(y))
     return AnsweredImages(
@@ -517,7 +515,10 @@ def test_an_error_has_its_group_above_it_and_its_pixels_as_they_are():
         assert axes.images[0].get_array().tolist() == pixels[..., 0].tolist()
 
 
-@pytest.mark.parametrize(("channels", "shape"), [(1, (4, 4)), (3, (4, 4, 3)), (5, (4, 4))])
+SHAPES_BY_CHANNELS = [(1, (4, 4)), (3, (4, 4, 3)), (5, (4, 4))]
+
+
+@pytest.mark.parametrize(("channels", "shape"), SHAPES_BY_CHANNELS)
 def test_of_a_volume_the_middle_slice_is_shown(channels, shape):
     pixels = np.zeros((4, 4, channels), np.uint8)
     pixels[..., channels // 2] = 9
@@ -567,17 +568,17 @@ def test_a_step_is_a_box_with_its_images_and_words_beside_it():
     assert starts == [0.1, 0.1, 0.6]
 
 
-@pytest.mark.parametrize(
-    ("reasons", "words"),
-    [
-        ([], "none left out"),
-        (["cut short"], "1 unreadable or excluded (1: cut short)"),
-        (
-            ["a", "a", "b", "c", "d", "e"],
-            "6 unreadable or excluded (2: a; 1: b; 1: c; 2: other reasons)",
-        ),
-    ],
-)
+LEFT_OUT = [
+    ([], "none left out"),
+    (["cut short"], "1 unreadable or excluded (1: cut short)"),
+    (
+        ["a", "a", "b", "c", "d", "e"],
+        "6 unreadable or excluded (2: a; 1: b; 1: c; 2: other reasons)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reasons", "words"), LEFT_OUT)
 def test_what_was_left_out_is_counted_by_its_reason(reasons, words):
     result = flow._left_out([{"why": reason} for reason in reasons])
     assert result == words
@@ -645,15 +646,15 @@ def test_a_curve_of_a_group_has_a_band_and_that_of_all_images_none(kind):
     assert result == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "limits"),
-    [
-        ("roc", (-0.02, 1.02)),
-        ("precision-recall", (-0.02, 1.02)),
-        ("reliability", (-0.02, 1.02)),
-        ("decision", (-0.05, 0.3 * 1.15)),
-    ],
-)
+LIMITS_BY_CURVE = [
+    ("roc", (-0.02, 1.02)),
+    ("precision-recall", (-0.02, 1.02)),
+    ("reliability", (-0.02, 1.02)),
+    ("decision", (-0.05, 0.3 * 1.15)),
+]
+
+
+@pytest.mark.parametrize(("name", "limits"), LIMITS_BY_CURVE)
 def test_the_axis_of_a_curve_is_of_shares_or_of_net_benefit(name, limits):
     (kind,) = [kind for kind in answers.KINDS if kind.name == name]
     picture = answers.draw(kind, of_answers())
@@ -667,7 +668,8 @@ def test_the_dotted_lines_are_chance_the_share_and_treating_all():
     expected = (answers.SHARES, (0.25, 0.25))
     assert by_name["precision-recall"] == expected
     thresholds, treated = by_name["decision"]
-    expected = pytest.approx(0.25 - 0.75 * thresholds[0] / (1 - thresholds[0]))
+    odds = thresholds[0] / (1 - thresholds[0])
+    expected = pytest.approx(0.25 - 0.75 * odds)
     assert treated[0] == expected
     assert np.isnan(treated[-1])  # below what the axis shows
 

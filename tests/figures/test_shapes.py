@@ -75,16 +75,16 @@ def test_rounds_have_whole_numbers_along_their_axis(axes):
     assert (ticks == ticks.round()).all()
 
 
-@pytest.mark.parametrize(
-    ("finite", "expected"),
-    [
-        ([True, True, False, True], [False, False, False, True]),
-        ([True, False, True, True], [True, False, False, False]),
-        ([False, True, False], [False, True, False]),
-        ([True], [True]),
-        ([False, False], [False, False]),
-    ],
-)
+ALONE = [
+    ([True, True, False, True], [False, False, False, True]),
+    ([True, False, True, True], [True, False, False, False]),
+    ([False, True, False], [False, True, False]),
+    ([True], [True]),
+    ([False, False], [False, False]),
+]
+
+
+@pytest.mark.parametrize(("finite", "expected"), ALONE)
 def test_a_value_between_two_gaps_is_alone(finite, expected):
     result = shapes.alone(np.array(finite)).tolist()
     assert result == expected
@@ -191,9 +191,10 @@ def test_a_wide_table_keeps_the_order_in_which_names_come():
     assert wide.to_numpy().tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("count", "shown"), [(1, [0]), (30, list(range(30))), (31, list(range(0, 31, 2)))]
-)
+WRITTEN_NAMES = [(1, [0]), (30, list(range(30))), (31, list(range(0, 31, 2)))]
+
+
+@pytest.mark.parametrize(("count", "shown"), WRITTEN_NAMES)
 def test_of_many_names_every_second_is_written(axes, count, shown):
     names = [f"n{number}" for number in range(count)]
     shapes.name_ticks(axes.xaxis, names)
@@ -202,19 +203,19 @@ def test_of_many_names_every_second_is_written(axes, count, shown):
     assert texts_of(axes.get_xticklabels()) == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ([1, 20], ""),
-        ([1, 20.1], "log"),
-        ([0, 1, 1000], ""),
-        ([0, 1, 1001], "symlog"),
-        ([-1, 1, 10_000], ""),
-        ([0, 0], ""),
-        ([], ""),
-        ([5], ""),
-    ],
-)
+SCALES = [
+    ([1, 20], ""),
+    ([1, 20.1], "log"),
+    ([0, 1, 1000], ""),
+    ([0, 1, 1001], "symlog"),
+    ([-1, 1, 10_000], ""),
+    ([0, 0], ""),
+    ([], ""),
+    ([5], ""),
+]
+
+
+@pytest.mark.parametrize(("values", "scale"), SCALES)
 def test_values_that_spread_far_have_another_scale(axes, values, scale):
     numbers = np.array(values, float)
     assert shapes.spread_far(numbers) == scale

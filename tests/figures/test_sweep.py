@@ -79,10 +79,10 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
     )
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")],
-)
+SCALES = [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")]
+
+
+@pytest.mark.parametrize(("values", "scale"), SCALES)
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(values, scale):
     points = [("a", x, 1.0, None) for x in values]
     (axes,) = drawn(points).axes
@@ -108,15 +108,15 @@ def test_the_same_points_give_the_same_bytes(tmp_path, suffix):
 
 def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_is_a_line(tmp_path):
     folder = tmp_path / "a"
-    points = gathered(
-        a_system(folder, q=2, seed=0, rounds=(0.5, 0.7)),
-        a_system(tmp_path / "b", q=2, seed=1, rounds=(0.7, 0.9)),
-        a_system(tmp_path / "c", q=0.5, rounds=(0.4, 0.4)),
-        a_system(tmp_path / "d", label="FedAvg", rounds=(0.3, 0.5)),
-    )
+    first_seed = a_system(folder, q=2, seed=0, rounds=(0.5, 0.7))
+    second_seed = a_system(tmp_path / "b", q=2, seed=1, rounds=(0.7, 0.9))
+    another_q = a_system(tmp_path / "c", q=0.5, rounds=(0.4, 0.4))
+    fedavg = a_system(tmp_path / "d", label="FedAvg", rounds=(0.3, 0.5))
+    points = gathered(first_seed, second_seed, another_q, fedavg)
+    spread = np.std([5, 7, 7, 9])
     expected = [
         ("FedISM+", 0.5, 40.0, 0.0),
-        ("FedISM+", 2, pytest.approx(70.0), pytest.approx(100 * np.std([5, 7, 7, 9]) / 10)),
+        ("FedISM+", 2, pytest.approx(70.0), pytest.approx(10 * spread)),
         ("FedAvg", None, pytest.approx(40.0), pytest.approx(10.0)),
     ]
     assert points == expected
@@ -127,10 +127,8 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
 ):
     runs = tmp_path / "runs"
     items = [a_system(runs / f"{q}{rho}", q=q, rho=rho) for q in (1, 2) for rho in (0.05, 0.1)]
-    items += [
-        a_system(runs / "longer", q=2, rho=0.1, lr=0.3),
-        a_system(runs / "other", label="FedAvg", lr=0.3),
-    ]
+    items.append(a_system(runs / "longer", q=2, rho=0.1, lr=0.3))
+    items.append(a_system(runs / "other", label="FedAvg", lr=0.3))
     items += [a_system(runs / "plain", label="FedProx", mu=1)]
     records, _ = zip(*items, strict=True)
     alike, others = sweep.split(list(records), "q")
@@ -149,9 +147,10 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     assert systems["FedProx"] is None
     assert "left out, as they trained otherwise" in err
     assert "FedAvg (lr 0.3)" in err
+    folders = [str(record.folder) for record in records]
     module.draw(
         FIGURES["sweep"],
-        [str(record.folder) for record in records],
+        folders,
         options_of_figure,
         work=tmp_path,
         json=True,
@@ -165,7 +164,9 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
 
 def test_a_score_without_meaning_is_no_point(tmp_path):
     folder = tmp_path / "a"
-    points, _ = gathered(a_system(folder, q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2))
+    with_a_gap = a_system(folder, q=1, rounds=(None, 0.5))
+    other = a_system(tmp_path / "b", q=2)
+    points, _ = gathered(with_a_gap, other)
     assert points[1] == 1
     assert np.isnan(points[2:]).all()
 

@@ -172,14 +172,11 @@ def stand_in(**severity_of):
     overall = {"clean": {"accuracy": score(0.9)}, "fog 2": {"accuracy": score(0.5)}, "fog 5": {}}
     groups = {version: {"accuracy": {"f": score(0.4)}} for version in overall}
     part = SimpleNamespace(overall=overall, groups={"sex": groups})
-    scores = SimpleNamespace(
-        usual=("balanced_accuracy", "accuracy"),
-        severities={"fog": {"5": None, "2": None}},
-        groups={"sex": groups},
-        members=lambda by: {"f": None},
-        part=lambda: part,
-        images=60,
-    )
+    scores = SimpleNamespace(usual=("balanced_accuracy", "accuracy"), images=60)
+    scores.severities = {"fog": {"5": None, "2": None}}
+    scores.groups = {"sex": groups}
+    scores.members = lambda by: {"f": None}
+    scores.part = lambda: part
     return SimpleNamespace(scores=scores, run_name="FedAvg")
 
 
@@ -218,16 +215,16 @@ def test_names_of_files_have_a_number_where_labels_are_the_same():
     assert named("FedAvg", "FedHEAL", "FedAvg") == ["fedavg-1", "fedheal", "fedavg-2"]
 
 
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [
-        ("ROC curves", "roc-curves"),
-        ("q-FFL (q=0.5)", "q-ffl-q=0.5"),
-        ("  ", "system"),
-        ("x" * 80, "x" * 60),
-        ("a/b\\c", "a-b-c"),
-    ],
-)
+SLUGS = [
+    ("ROC curves", "roc-curves"),
+    ("q-FFL (q=0.5)", "q-ffl-q=0.5"),
+    ("  ", "system"),
+    ("x" * 80, "x" * 60),
+    ("a/b\\c", "a-b-c"),
+]
+
+
+@pytest.mark.parametrize(("name", "slug"), SLUGS)
 def test_a_name_of_a_file_has_plain_signs(name, slug):
     assert report._slug(name) == slug
 
@@ -244,9 +241,9 @@ def test_the_usual_figures_of_systems_come_before_those_of_each_run(systems):
     of_runs = [name for name in names if name.endswith(("-fedavg", "-fedheal"))]
     result = names[-len(of_runs) :]
     assert result == of_runs
-    expected = 2 * len(
-        [figure for figure in FIGURES.values() if figure.usual and figure.of == "system"]
-    )
+    of_a_system = [figure for figure in FIGURES.values() if figure.of == "system"]
+    usual = [figure for figure in of_a_system if figure.usual]
+    expected = 2 * len(usual)
     assert len(of_runs) == expected
 
 

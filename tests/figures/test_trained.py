@@ -36,11 +36,13 @@ def work(tmp_path_factory):
 
 def show(work, run, figure, *more):
     """The JSON of a picture that fedcli plot has drawn."""
-    line = ["plot", figure, str(work / "runs" / run), "--work", str(work), "--json", *more]
+    folder = str(work / "runs" / run)
+    line = ["plot", figure, folder, "--work", str(work), "--json", *more]
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     printed = json.loads(ended.stdout)
-    result = (work / "plots" / f"{run}-{figure}.png").read_bytes()[1:4]
+    picture = work / "plots" / f"{run}-{figure}.png"
+    result = picture.read_bytes()[1:4]
     assert result == b"PNG"
     assert printed["path"].endswith(".png")
     return DataFrame(printed["frame"])
@@ -94,7 +96,9 @@ def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
     shard = run.data.train[client]
     with torch.no_grad():
         batch = next(iter(shard.in_order()))
-        expected = run.net.features(batch.x)[batch.y == run.data.classes.index(k)].mean(0)
+        features = run.net.features(batch.x)
+        of_class = batch.y == run.data.classes.index(k)
+        expected = features[of_class].mean(0)
     assert mean == pytest.approx(expected.numpy(), abs=1e-5)
     points = show(work, "mas", "features")
     assert len(points) == 24
@@ -117,11 +121,13 @@ def test_a_point_of_a_network_of_tokens_is_the_mean_over_their_images_and_positi
 
 
 def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
-    flat = np.random.default_rng(0).normal(size=(6, 2)) @ np.array(rows("3.0 0 4 0; 0 1 0 0"))
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    flat = points @ np.array(rows("3.0 0 4 0; 0 1 0 0"))
     plane = features.in_the_plane(flat, "pca", 0)
     for table in (plane, -plane):
         gaps = np.linalg.norm(table[:, None] - table[None], axis=2)
-        expected = pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2))
+        differences = flat[:, None] - flat[None]
+        expected = pytest.approx(np.linalg.norm(differences, axis=2))
         assert gaps == expected
     result = features.in_the_plane(flat[:2], "pca", 0).shape
     assert result == (2, 2)
@@ -152,7 +158,8 @@ def test_the_matrices_are_those_of_the_last_adapter(work):
     assert result == ["f", "m"]
     for name, vectors in (("U'U", a.T), ("VV'", b)):
         lengths = vectors.norm(dim=1)
-        expected = (vectors @ vectors.T / lengths / lengths[:, None]).numpy().ravel()
+        cosines = vectors @ vectors.T / lengths / lengths[:, None]
+        expected = cosines.numpy().ravel()
         assert tables[name]["value"].to_numpy() == pytest.approx(expected)
 
 
@@ -162,18 +169,20 @@ def test_directions_are_compared_whatever_their_length():
     assert trained.cosines(short_and_long).tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("run", "words", "message"),
-    [
-        ("mas", ["adapters"], "has no adapter with singular values"),
-        ("lora", ["divergence"], "recorded no divergence by class"),
-        ("mas", ["feature"], "no such command 'feature'"),
-        ("mas", ["features", "--reduce", "umap"], "'umap' is not one of"),
-        ("mas", ["counts", "--reduce", "pca"], "no such option: --reduce"),
-    ],
-)
+NOT_SHOWN = [
+    ("mas", ["adapters"], "has no adapter with singular values"),
+    ("lora", ["divergence"], "recorded no divergence by class"),
+    ("mas", ["feature"], "no such command 'feature'"),
+    ("mas", ["features", "--reduce", "umap"], "'umap' is not one of"),
+    ("mas", ["counts", "--reduce", "pca"], "no such option: --reduce"),
+]
+
+
+@pytest.mark.parametrize(("run", "words", "message"), NOT_SHOWN)
 def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, message):
-    line = ["plot", words[0], str(work / "runs" / run), *words[1:], "--work", str(work)]
+    folder = str(work / "runs" / run)
+    figure, *options = words
+    line = ["plot", figure, folder, *options, "--work", str(work)]
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code != 0
     assert message in " ".join(ended.output.split()).lower()

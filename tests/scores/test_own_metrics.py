@@ -56,9 +56,10 @@ def scored(make, run, *names, attributes=("sex",)):
         return RunScores.read(make(run, by=attributes))
 
 
-@pytest.mark.parametrize(
-    "units", [None, np.array([f"p{k // 2}" for k in range(90)])], ids=["images", "patients"]
-)
+UNITS = [None, np.array([f"p{k // 2}" for k in range(90)])]
+
+
+@pytest.mark.parametrize("units", UNITS, ids=["images", "patients"])
 def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(
     units, path, tmp_path, scores_of
 ):

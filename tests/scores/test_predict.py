@@ -415,15 +415,15 @@ def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["modle"], "'modle' is no run"),
-        (["flower"], "fedcli site job"),
-        (["nvflare", "described"], "fedcli site job"),
-        (["model"], "which kind"),
-    ],
-)
+MISTYPED = [
+    (["modle"], "'modle' is no run"),
+    (["flower"], "fedcli site job"),
+    (["nvflare", "described"], "fedcli site job"),
+    (["model"], "which kind"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), MISTYPED)
 def test_a_mistyped_export_says_what_there_is(words, sentence, tmp_path):
     ended = typed("export", *words, "-o", tmp_path / "x")
     assert ended.exit_code == 2

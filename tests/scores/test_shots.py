@@ -133,20 +133,20 @@ def test_thresholds_in_the_wrong_order_are_turned_round_in_the_hint():
 SKIN = {"nv": 5364, "mel": 891, "bkl": 879, "bcc": 412, "akiec": 262, "vasc": 114, "df": 92}
 
 
-@pytest.mark.parametrize(
-    ("limits", "sentence"),
-    [
-        (
-            (700, 70),
-            "no class has fewer than 70 training images: --shots 700,200 would make vasc, df the tail",
-        ),
-        (
-            (9000, 200),
-            "no class has more than 9000 training images: --shots 600,200 would make nv, mel, bkl the head",
-        ),
-        ((90, 90), "no class has 90 to 90 or fewer than 90 training images: --shots "),
-    ],
-)
+EMPTY_GROUPS = [
+    (
+        (700, 70),
+        "no class has fewer than 70 training images: --shots 700,200 would make vasc, df the tail",
+    ),
+    (
+        (9000, 200),
+        "no class has more than 9000 training images: --shots 600,200 would make nv, mel, bkl the head",
+    ),
+    ((90, 90), "no class has 90 to 90 or fewer than 90 training images: --shots "),
+]
+
+
+@pytest.mark.parametrize(("limits", "sentence"), EMPTY_GROUPS)
 def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sentence):
     counts = np.array(list(SKIN.values()))
     result = described(shots.shots(np.arange(7), list(SKIN), counts, limits))

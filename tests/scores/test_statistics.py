@@ -222,7 +222,10 @@ def test_the_p_of_a_resampled_difference():
     assert result == expected
 
 
-@pytest.mark.parametrize(("units", "floor"), [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
+FLOORS_BY_UNITS = [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)]
+
+
+@pytest.mark.parametrize(("units", "floor"), FLOORS_BY_UNITS)
 def test_no_resamples_give_a_p_below_that_of_a_sign_test(units, floor):
     assert bootstrap_p(np.ones(999), units) == sign_floor(units) == floor
     assert scipy.stats.binomtest(0, units).pvalue == floor if units else floor == 1
@@ -308,7 +311,10 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     assert result == expected
 
 
-@pytest.mark.parametrize(("only_a", "only_b"), [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)])
+DIFFERING = [(0, 0), (3, 3), (1, 9), (10, 4), (0, 5)]
+
+
+@pytest.mark.parametrize(("only_a", "only_b"), DIFFERING)
 def test_mcnemar_is_the_exact_binomial_test(only_a, only_b):
     right_a = np.array([1] * only_a + [0] * only_b + [1, 0])
     right_b = np.array([0] * only_a + [1] * only_b + [1, 0])
@@ -380,7 +386,10 @@ def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
     assert result.statistic == rises
 
 
-@pytest.mark.parametrize(("n", "floor"), [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
+FLOORS_BY_PAIRS = [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)]
+
+
+@pytest.mark.parametrize(("n", "floor"), FLOORS_BY_PAIRS)
 def test_no_numbers_give_wilcoxon_a_p_below_its_floor(n, floor):
     result = wilcoxon(list(range(n)), [10 * (i + 1) for i in range(n)])
     assert result.p == result.floor == floor
