@@ -1,34 +1,108 @@
-"""The tables of docs/which-method.md, from the CSV files of benchmarks/results.
+"""docs/which-method.md, from which_method.md beside this file and the CSV files of results/.
 
     python benchmarks/which_method.py
 
-A table has FedAvg and the methods that are first to third in a column, each number the mean over
-the seeds that were played.
+The text is in which_method.md; a field in braces stands for numbers of the CSV files, such as
+{difference: office | all images, accuracy | AFL}. The functions that are registered by @field say
+what each of them is. An interval is of 95 %: over patients or images where results.py wrote it,
+over seeds in a change.
 """
 
 import csv
-from collections.abc import Iterator
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
+from typing import TypeVar
 
-HERE = Path(__file__).parent / "results"
+from scipy.stats import t as student
+
+from fedcli.comparison.ranks import Ranks, friedman
+from fedcli.comparison.verdict import ENOUGH, HIGHER, LOWER, MODELS_ONLY
+from fedcli.reproduction import recipe as recipes_of_tables
+
+ROOT = Path(__file__).parent
+HERE = ROOT / "results"
+TEMPLATE = ROOT / "which_method.md"
+PAGE = ROOT.parent / "docs" / "which-method.md"
+FOLDER = "benchmark/"
+WIDTH = 140  # of a line of the page
 REFERENCE = "FedAvg"
-BEST = 3  # of a column
+BEST = 2  # of a column
+MOST = 8  # methods that a sentence lists
+PROBES = {  # name in a field -> recipe, and the score in which the methods are ranked
+    "hospitals": ("ham10000-hospitals-probe", "both balanced accuracy"),
+    "twenty": ("ham10000-twenty-probe", "both balanced accuracy"),
+    "office": ("office-probe", "mean of domains"),
+    "digits": ("digits-probe", "mean of domains"),
+}
+OTHERS = {"office-tuned": "office-tuned"}
+TESTED = {  # federation -> the score in which the table of answers has tests
+    "hospitals": "both balanced accuracy",
+    "twenty": "both balanced accuracy",
+    "office": "all images, accuracy",
+    "digits": "all images, accuracy",
+}
+TITLES = {
+    "hospitals": "HAM10000, four hospitals",
+    "twenty": "HAM10000, twenty clients",
+    "office": "Office-Caltech-10, four domains",
+    "digits": "digits, twenty clients of two domains",
+}
+SHORT = {
+    "hospitals": "hospitals",
+    "twenty": "twenty clients",
+    "office": "Office-Caltech-10",
+    "digits": "digits",
+}
 SHOWN = {  # column -> its head; a federation has some of them
     "clean balanced accuracy": "clean",
     "noisy balanced accuracy": "noisy",
     "both balanced accuracy": "both",
     "both AUC": "both, AUC",
     "worst client, balanced accuracy": "worst client †",
-    "worst sex, AUC": "worst sex, AUC †",
-    "worst age, AUC": "worst age, AUC †",
     "mean of domains": "mean of domains",
     "worst domain": "worst domain",
     "std of domains": "std of domains",
     "all images, AUC": "all images, AUC",
 }
-LOWER = ("std of domains",)
-Numbers = dict[str, dict[str, list[float]]]  # method -> column -> a value for each seed
+LOWER_IS_BETTER = ("std of domains",)
+VERSIONS = {"clean": "clean", "noisy": "corrupted", "both": "average", "all images,": "clean"}
+METRICS = {
+    "balanced accuracy": "balanced_accuracy",
+    "accuracy": "accuracy",
+    "AUC": "auc_ovo_macro",
+}
+WORDS = {
+    HIGHER: "significant over seeds",
+    LOWER: "significant over seeds",
+    MODELS_ONLY: "significant for these trained models only",
+}
+MARKS = {HIGHER: " s", LOWER: " s", MODELS_ONLY: " m"}
+CONFIRMED, NOT_CONFIRMED, CONTRADICTED = "confirmed", "not confirmed", "contradicted"
+NUMBERS = "no", "one", "two", "three", "four", "five"
+BLANK = re.compile(r"\n{3,}")
+FIELD = re.compile(r"\{(\w+)(?:: ([^{}]*))?\}")
+
+
+class NotPlayedError(Exception):
+    """A row or a recipe that has no scores yet: the line that names it is left out."""
+
+
+Numbers = dict[str, dict[str, dict[int, float]]]  # method -> column -> seed -> value
+Line = dict[str, str]
+Value = TypeVar("Value")
+FIELDS: dict[str, Callable[..., str]] = {}
+
+
+def field(function: Callable[..., str]) -> Callable[..., str]:
+    """Register a function as the field of its name."""
+    FIELDS[function.__name__] = function
+    return function
 
 
 def recipes() -> list[str]:
@@ -36,38 +110,424 @@ def recipes() -> list[str]:
     return [path.stem for path in sorted(HERE.glob("*.csv")) if "-differences" not in path.stem]
 
 
-def lines(name: str) -> list[dict[str, str]]:
+def recipe_of(federation: str) -> str:
+    """The recipe of a federation, by its name in a field. Raises NotPlayedError."""
+    recipe = PROBES[federation][0] if federation in PROBES else OTHERS[federation]
+    if recipe not in recipes():
+        raise NotPlayedError(recipe)
+    return recipe
+
+
+@cache
+def planned(recipe: str) -> list[str]:
+    """The rows of a recipe."""
+    path = recipes_of_tables.find(f"{FOLDER}{recipe}")
+    return [row.name for row in recipes_of_tables.load(path).rows]
+
+
+def of_method(values: Mapping[str, Value], federation: str, method: str) -> Value:
+    """A value of a method. Raises NotPlayedError, and KeyError for a row that no recipe has."""
+    if method not in values and method in planned(recipe_of(federation)):
+        raise NotPlayedError(method)
+    return values[method]
+
+
+def probes() -> list[str]:
+    """The federations whose frozen network was played."""
+    return [name for name, (recipe, _) in PROBES.items() if recipe in recipes()]
+
+
+def is_there(federation: str) -> bool:
+    """Tell whether a federation was played."""
+    return federation in probes()
+
+
+def several() -> list[str]:
+    """Those of them with enough seeds for a verdict on a method."""
+    return [name for name in probes() if len(seeds(recipe_of(name))) >= ENOUGH]
+
+
+def lines(name: str) -> list[Line]:
     """The lines of a CSV file of the results."""
     with (HERE / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
+@cache
 def numbers(recipe: str) -> Numbers:
     """Every number of a recipe."""
-    made: Numbers = {}
+    values: Numbers = {}
     for line in lines(recipe):
-        columns = made.setdefault(line["method"], {})
-        columns.setdefault(line["column"], []).append(float(line["value"]))
-    return made
+        columns = values.setdefault(line["method"], {})
+        columns.setdefault(line["column"], {})[int(line["seed"])] = float(line["value"])
+    return values
 
 
+@cache
 def means(recipe: str) -> dict[str, dict[str, float]]:
     """Method -> column -> the mean over seeds."""
-    made = {}
+    scores = {}
     for method, columns in numbers(recipe).items():
-        made[method] = {column: fmean(values) for column, values in columns.items()}
-    return made
+        scores[method] = {column: fmean(values.values()) for column, values in columns.items()}
+    return scores
 
 
-def table(recipe: str) -> list[str]:
-    """The lines of a Markdown table."""
-    scores = means(recipe)
+@cache
+def tests(federation: str, score: str) -> dict[str, Line]:
+    """Method -> its test against FedAvg in a score, such as "noisy AUC" or "all images, accuracy";
+    none for a score that is not tested.
+    """
+    wanted = None
+    for name, metric in METRICS.items():
+        version = VERSIONS.get(score.removesuffix(name).strip())
+        if score.endswith(f" {name}") and version:
+            wanted = (version, metric)
+    rows = lines(f"{recipe_of(federation)}-differences")
+    return {row["method"]: row for row in rows if (row["version"], row["metric"]) == wanted}
+
+
+def seeds(recipe: str) -> list[int]:
+    """The seeds that every method has."""
+    of_methods = [set(next(iter(columns.values()))) for columns in numbers(recipe).values()]
+    return sorted(set.intersection(*of_methods))
+
+
+def ranked() -> dict[str, list[float]]:
+    """Method -> its mean score on each federation, for those methods that all of them have."""
+    by_federation = []
+    for federation in probes():
+        recipe, column = PROBES[federation]
+        scores = means(recipe)
+        by_federation.append({name: row[column] for name, row in scores.items() if column in row})
+    shared = [name for name in by_federation[0] if all(name in row for row in by_federation)]
+    return {name: [row[name] for row in by_federation] for name in shared}
+
+
+@cache
+def rank_tests() -> Ranks:
+    """Friedman's and Nemenyi's tests over the federations."""
+    return friedman("score", ranked())
+
+
+def in_words(line: Line) -> str:
+    """A tested difference, such as "+1.2 (-0.1 to +2.5)"."""
+    values = [float(line[name]) for name in ("difference", "low", "high")]
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*values).replace("-0.0", "+0.0")
+
+
+def joined(parts: Sequence[str], none: str = "no method") -> str:
+    """A list in English; after MOST parts it says how many more there are."""
+    if not parts:
+        return none
+    shown = list(parts)
+    if len(parts) > MOST:
+        rest = len(parts) - MOST + 1
+        shown = [*parts[: MOST - 1], f"{rest} more"]
+    if len(shown) == 1:
+        return shown[0]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def with_verdict(federation: str, score: str, verdict: str, sign: int = 0) -> list[Line]:
+    """The tests that end in a verdict, and with this sign if one is asked for, largest first."""
+    chosen = []
+    for line in tests(federation, score).values():
+        if line["verdict"] == verdict and sign * float(line["difference"]) >= 0:
+            chosen.append(line)
+    return sorted(chosen, key=lambda line: -abs(float(line["difference"])))
+
+
+def described(found: Sequence[Line]) -> str:
+    return joined([f"{line['method']} {in_words(line)}" for line in found])
+
+
+def test_of(federation: str, score: str, method: str) -> Line:
+    """The test of a method against FedAvg. Raises NotPlayedError."""
+    return of_method(tests(federation, score), federation, method)
+
+
+@field
+def difference(federation: str, score: str, method: str) -> str:
+    """A method's tested difference to FedAvg with its interval over patients or images."""
+    return in_words(test_of(federation, score, method))
+
+
+@field
+def verdict(federation: str, score: str, method: str) -> str:
+    """The verdict on this difference in words."""
+    return WORDS.get(test_of(federation, score, method)["verdict"], "not significant")
+
+
+@field
+def tested(federation: str, score: str, method: str) -> str:
+    """A difference with its verdict."""
+    about = federation, score, method
+    return f"{difference(*about)}, {verdict(*about)}"
+
+
+@field
+def marked(federation: str, score: str, method: str) -> str:
+    """A difference with the mark of its verdict, for a table."""
+    about = federation, score, method
+    mark = MARKS.get(test_of(federation, score, method)["verdict"], "")
+    return f"{difference(*about)}{mark}"
+
+
+@field
+def mean(federation: str, column: str, method: str = REFERENCE) -> str:
+    """A mean over seeds."""
+    return f"{of_method(means(recipe_of(federation)), federation, method)[column]:.1f}"
+
+
+def over_seeds(
+    federation: str,
+    column: str,
+    method: str,
+    base: str = REFERENCE,
+) -> tuple[float, float, float]:
+    """The mean over seeds of a method's difference to another in a column, and its t interval; of
+    one seed the interval is endless."""
+    scores = numbers(recipe_of(federation))
+    values = of_method(scores, federation, method)[column]
+    others = of_method(scores, federation, base)[column]
+    differences = [values[seed] - others[seed] for seed in values if seed in others]
+    centre = fmean(differences)
+    count = len(differences)
+    if count < 2:
+        return centre, -math.inf, math.inf
+    half = float(student.ppf(0.975, count - 1)) * stdev(differences) / math.sqrt(count)
+    return centre, centre - half, centre + half
+
+
+@field
+def change(federation: str, column: str, method: str, base: str = REFERENCE) -> str:
+    """The mean over seeds of the difference in a column, with its t interval over seeds."""
+    centre, low, high = over_seeds(federation, column, method, base)
+    if math.isinf(low):
+        return f"{centre:+.1f}"
+    return f"{centre:+.1f} ({low:+.1f} to {high:+.1f})".replace("-0.0", "+0.0")
+
+
+@field
+def changes(federations: str, column: str, method: str, base: str = REFERENCE) -> str:
+    """The change on each of some federations, such as "office, digits", that were played."""
+    return _on_each(federations, lambda name: change(name, column, method, base))
+
+
+@field
+def differences(federations: str, score: str, method: str) -> str:
+    """The difference on each of some federations that were played, with its mark."""
+    return _on_each(federations, lambda name: marked(name, score, method))
+
+
+def _on_each(federations: str, number: Callable[[str], str]) -> str:
+    parts = [f"{SHORT[name]} {number(name)}" for name in federations.split(", ") if is_there(name)]
+    if not parts:
+        raise NotPlayedError(federations)
+    return ", ".join(parts)
+
+
+@field
+def higher(federation: str, score: str) -> str:
+    """The methods that are significantly higher than FedAvg over seeds."""
+    return described(with_verdict(federation, score, HIGHER))
+
+
+@field
+def lower(federation: str, score: str) -> str:
+    """The methods that are significantly lower than FedAvg over seeds."""
+    return described(with_verdict(federation, score, LOWER))
+
+
+@field
+def gained(federation: str, score: str) -> str:
+    """The methods that are higher for these trained models, but not over seeds."""
+    return described(with_verdict(federation, score, MODELS_ONLY, 1))
+
+
+@field
+def lost(federation: str, score: str) -> str:
+    """The methods that are lower for these trained models, but not over seeds."""
+    return described(with_verdict(federation, score, MODELS_ONLY, -1))
+
+
+@field
+def largest(federation: str, score: str, count: str = "2") -> str:
+    """The methods with the largest differences above zero."""
+    order = sorted(tests(federation, score).values(), key=lambda line: -float(line["difference"]))
+    return described(order[: int(count)])
+
+
+@field
+def rows(federation: str) -> str:
+    """The numbers of rows and seeds, such as "76 of 76 rows, seeds 0 to 2"."""
+    recipe = recipe_of(federation)
+    played = seeds(recipe)
+    about = f"seeds {played[0]} to {played[-1]}" if len(played) > 1 else f"seed {played[0]}"
+    return f"{len(numbers(recipe))} of {len(planned(recipe))} rows, {about}"
+
+
+@field
+def seeds_of(federation: str) -> str:
+    """The number of seeds of a federation, as an option."""
+    return str(len(seeds(recipe_of(federation))))
+
+
+@field
+def not_played() -> str:
+    """The recipes of the benchmark without scores, each as code."""
+    stems = [name.removeprefix(FOLDER) for name in recipes_of_tables.names() if FOLDER in name]
+    return ", ".join(f"`{FOLDER}{stem}`" for stem in stems if stem not in recipes())
+
+
+@field
+def seeds_left() -> str:
+    """The number of seeds that each federation has, of those of its recipe."""
+    parts = []
+    for name in probes():
+        recipe = recipes_of_tables.load(recipes_of_tables.find(f"{FOLDER}{recipe_of(name)}"))
+        parts.append(f"{TITLES[name]} {len(seeds(recipe_of(name)))} of {len(recipe.seeds)}")
+    return "; ".join(parts)
+
+
+@field
+def answer() -> str:
+    """The first sentence: whether any method beats FedAvg over seeds and over federations."""
+    names = [set(of_one) for of_one in _names(HIGHER)]
+    count = NUMBERS[len(probes())]
+    over_ranks = f"ranks over {count} federations put {ranked_higher()} significantly above it"
+    if not names:
+        return (
+            f"No method is shown to beat FedAvg over seeds: no federation has {ENOUGH} of them yet"
+        )
+    on_each = joined(sorted(set.intersection(*names)))
+    least = NUMBERS[min(len(seeds(recipe_of(name))) for name in several())]
+    where = "all" if len(names) == len(probes()) else f"each of the {NUMBERS[len(names)]} of"
+    return (
+        f"Over {least} seeds {on_each} scores significantly higher than FedAvg on {where} {count} "
+        f"federations{'' if where == 'all' else ' that have so many'}, and {over_ranks}"
+    )
+
+
+@field
+def on_most() -> str:
+    """The methods that are significantly higher over seeds on most federations, with the number."""
+    names = [name for of_one in _names(HIGHER) for name in of_one]
+    most = max((names.count(name) for name in names), default=0)
+    chosen = sorted({name for name in names if names.count(name) == most})
+    return f"{joined(chosen)} on {NUMBERS[most]}" if most else "no method on any"
+
+
+def _names(verdict: str) -> list[list[str]]:
+    """The names of the methods with a verdict in the tested score, for each federation."""
+    tested = [with_verdict(name, TESTED[name], verdict) for name in several()]
+    return [[line["method"] for line in found] for found in tested]
+
+
+@field
+def ranked_higher() -> str:
+    """The methods that Nemenyi's test ranks above FedAvg."""
+    pairs = rank_tests().differ
+    return joined([better for better, worse in pairs if worse == REFERENCE])
+
+
+@field
+def ranked_lower() -> str:
+    """The methods that Nemenyi's test ranks below FedAvg."""
+    pairs = rank_tests().differ
+    return joined([worse for better, worse in pairs if better == REFERENCE])
+
+
+@field
+def rank(method: str = REFERENCE) -> str:
+    """A method's mean rank over the federations."""
+    return f"{rank_tests().ranks[method]:.1f}"
+
+
+@field
+def best_ranks(count: str = "5") -> str:
+    """The methods with the best mean ranks."""
+    best = list(rank_tests().ranks.items())[: int(count)]
+    return joined([f"{name} ({value:.1f})" for name, value in best])
+
+
+@field
+def friedman_test() -> str:
+    """The numbers of the tests over federations."""
+    found = rank_tests()
+    f = "infinite" if found.f is None else f"{found.f:.2f}"
+    return (
+        f"{len(found.ranks)} methods, F({found.degrees[0]}, {found.degrees[1]}) {f}, "
+        f"p {found.p:.1g}; critical difference {found.critical_difference:.1f}"
+    )
+
+
+@field
+def claim(method: str, *scores: str) -> str:
+    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed where all differ
+    that way from FedAvg, contradicted where one differs the other way."""
+    return claim_against(REFERENCE, method, *scores)
+
+
+@field
+def claim_against(base: str, method: str, *scores: str) -> str:
+    """The same against another row than FedAvg."""
+    parts = [text.split(" ", 2) for text in scores]
+    ends = [_end(base, method, *part) for part in parts if is_there(part[0])]
+    if CONTRADICTED in ends:
+        return CONTRADICTED
+    return CONFIRMED if set(ends) == {CONFIRMED} else NOT_CONFIRMED
+
+
+def _end(base: str, method: str, federation: str, sign: str, score: str) -> str:
+    """The end of one score: by its verdict, or where it is not tested by its interval over
+    seeds."""
+    if base == REFERENCE and tests(federation, score):
+        found = test_of(federation, score, method)
+        difference = float(found["difference"])
+        is_shown = found["verdict"] in (HIGHER, LOWER)
+    else:
+        difference, low, high = over_seeds(federation, score, method, base)
+        is_shown = low > 0 or high < 0
+    if not is_shown:
+        return NOT_CONFIRMED
+    return CONFIRMED if (difference > 0) == (sign == ">") else CONTRADICTED
+
+
+@field
+def answers() -> str:
+    """A table with a row for each federation: the methods above and below FedAvg."""
+    made = [
+        "| federation | tested | FedAvg | higher over seeds | lower over seeds | "
+        "largest difference |",
+        "|---|---|---:|---|---|---|",
+    ]
+    for name in probes():
+        score = TESTED[name]
+        above, below = (with_verdict(name, score, end) for end in (HIGHER, LOWER))
+        cells = [
+            f"{TITLES[name]} ({rows(name)})",
+            score,
+            mean(name, score),
+            joined([line["method"] for line in above], "none"),
+            joined([line["method"] for line in below], "none"),
+            largest(name, score, "1"),
+        ]
+        made.append(f"| {' | '.join(cells)} |")
+    return "\n".join(made)
+
+
+@field
+def table(federation: str) -> str:
+    """FedAvg and the methods that are first to third in a column, as Markdown."""
+    scores = means(recipe_of(federation))
     columns = [column for column in SHOWN if column in scores[REFERENCE]]
     chosen = {REFERENCE: True}
     best = {}
     for column in columns:
         with_score = [method for method in scores if column in scores[method]]
-        with_score.sort(key=lambda method: scores[method][column], reverse=column not in LOWER)
+        is_higher_better = column not in LOWER_IS_BETTER
+        with_score.sort(key=lambda method: scores[method][column], reverse=is_higher_better)
         best[column] = with_score[0]
         chosen |= dict.fromkeys(with_score[:BEST], True)
     made = ["| method | " + " | ".join(SHOWN[column] for column in columns) + " |"]
@@ -79,22 +539,52 @@ def table(recipe: str) -> list[str]:
                 cell = f"{scores[method][column]:.1f}" if column in scores[method] else "-"
                 cells.append(f"**{cell}**" if best[column] == method else cell)
             made.append(f"| {method} | " + " | ".join(cells) + " |")
-    return made
+    return "\n".join(made)
 
 
-def differences() -> Iterator[tuple[str, str]]:
-    """Method and text of every tested difference, such as "+1.2 (-0.1 to +2.5)"."""
-    for recipe in recipes():
-        for line in lines(f"{recipe}-differences"):
-            values = [float(line[name]) for name in ("difference", "low", "high")]
-            yield line["method"], "{:+.1f} ({:+.1f} to {:+.1f})".format(*values)
+def filled(text: str) -> str:
+    """A text with a value in place of each field. Raises KeyError for an unknown one."""
+
+    def value(match: re.Match[str]) -> str:
+        name, arguments = match.groups()
+        values = [part.strip() for part in arguments.split(" | ")] if arguments else []
+        try:
+            return FIELDS[name](*values)
+        except KeyError as error:
+            raise KeyError(f"{match.group()}: no {error}") from error
+
+    return FIELD.sub(value, text)
+
+
+def wrapped(text: str) -> str:
+    """A block of the page, such as a paragraph, in lines of WIDTH; code, heads and tables stay."""
+    if text.startswith(("#", "|", "    ", "!")):
+        return text
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def page() -> str:
+    """The page. Each paragraph and point of the template is one line; one that names what was not
+    played is left out.
+    """
+    template = TEMPLATE.read_text(encoding="utf-8")
+    made = []
+    for line in template.split("\n"):
+        with suppress(NotPlayedError):
+            made.append(wrapped(filled(line)))
+    return BLANK.sub("\n\n", "\n".join(made))
 
 
 def main() -> None:
-    for recipe in recipes():
-        counts = {len(next(iter(columns.values()))) for columns in numbers(recipe).values()}
-        print(f"## {recipe}: {len(numbers(recipe))} methods, seeds: {sorted(counts)}", "")
-        print(*table(recipe), "", sep="\n")
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE)
 
 
 if __name__ == "__main__":

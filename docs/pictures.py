@@ -7,21 +7,21 @@ benchmarks/results. python docs/pictures.py [report.png] [overall-and-worst.svg]
 """
 
 import contextlib
-import csv
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import fmean
 
 from fedcli.commands.demo import demo
 from fedcli.figures import drawing
 from fedcli.figures.kinds import critical_difference, overall_and_worst
 
 DOCS = Path(__file__).parent
+sys.path.append(str(DOCS.parent / "benchmarks"))
+import which_method  # noqa: E402
+
 SIZE = "1300,1000"
-RANKED = "both balanced accuracy", "mean of domains"  # the column of each federation that is ranked
 RANKED_IMAGES = 2005 + 502 + 12007  # tested in HAM10000, Office-Caltech-10, MNIST and USPS
 TESTED = 2005  # images of the table of every method
 Pairs = list[
@@ -86,25 +86,10 @@ def screenshot(path: Path) -> None:
         subprocess.run([browser, *words, page(Path(folder)).as_uri()], check=True)
 
 
-def ranked() -> dict[str, list[float]]:
-    """Method -> its score on each recipe of the benchmark that was played, of those that each one
-    has.
-    """
-    by_recipe = []
-    for path in sorted((DOCS.parent / "benchmarks" / "results").glob("*.csv")):
-        values: dict[str, list[float]] = {}
-        if "-differences" not in path.stem:
-            with path.open(encoding="utf-8") as file:
-                for line in csv.DictReader(file):
-                    if line["column"] in RANKED:
-                        values.setdefault(line["method"], []).append(float(line["value"]))
-            by_recipe.append(values)
-    shared = [name for name in by_recipe[0] if all(name in values for values in by_recipe)]
-    return {name: [fmean(values[name]) for values in by_recipe] for name in shared}
-
-
 def ranks(path: Path) -> None:
-    frame = critical_difference.of_scores("balanced_accuracy", ranked(), images=RANKED_IMAGES)
+    frame = critical_difference.of_scores(
+        "balanced_accuracy", which_method.ranked(), images=RANKED_IMAGES
+    )
     frame.attrs["title"] = "Mean ranks on the federations of the benchmark"
     drawing.write(critical_difference.draw(frame), path)
 

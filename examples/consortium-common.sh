@@ -84,7 +84,7 @@ prepare() { # [RAW]: two hospitals' images and descriptions, and what --engine p
     cd "$place"
     fedcli prepare isic2018 --raw raw --size 32 --quiet > /dev/null
     fedcli partition --by center --quiet > /dev/null
-    printf 'methods = ["fedheal", "scaffold", "fedavg"]\nmaximum_rounds = 50\nsmallest_cell = 2\n' > policy.toml
+    printf 'methods = ["fedheal", "scaffold", "fedavg", "fedism-plus"]\nmaximum_rounds = 50\nsmallest_cell = 2\n' > policy.toml
     for site in $SITES; do
         fedcli site describe --client "$site" --out "described/$site.json" --quiet
     done
@@ -94,10 +94,10 @@ prepare() { # [RAW]: two hospitals' images and descriptions, and what --engine p
 }
 SITES="rosendahl vidir_modern"
 
-train() { # OUT METHOD MORE...
+train() { # OUT METHOD MORE... The default prior depends on class counts, which sites may hide
     local out=$1
     shift
-    fedcli train "$@" --rounds "$ROUNDS" --batch-size 16 --out "$out" --quiet > /dev/null
+    fedcli train "$@" --prior none --rounds "$ROUNDS" --batch-size 16 --out "$out" --quiet > /dev/null
 }
 
 digests() { # RUN: of what was trained
@@ -114,7 +114,7 @@ train_and_compare() { # ENGINE: FedHEAL as it is; SCAFFOLD with a site and the c
     echo "fedheal is trained"
     fedcli evaluate far/fedheal --engine "$1" --by sex > /dev/null # counts come back from the sites, no image
 
-    start coordinator fedcli train scaffold --rounds "$ROUNDS" --batch-size 16 --out far/scaffold "${far[@]}"
+    start coordinator fedcli train scaffold --prior none --rounds "$ROUNDS" --batch-size 16 --out far/scaffold "${far[@]}"
     wait_for 600 after_round_2 far/scaffold
     kill_now coordinator
     kill_now "site-$first"

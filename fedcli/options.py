@@ -93,8 +93,12 @@ class Flag:
     # how the name of a run says a value that is not the default, such as "prior {}"
     label: str = ""
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
+    follows: str = ""  # pattern of words that are its value, also without =, where it may be alone
     access: Access = ""  # of a path or an address; also of what only a person decides
     marks: tuple[Mark, ...] = ()
+    # the option whose text holds it in place of a flag of its own, as --optimizer sgd:momentum=0.9
+    # holds momentum
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class Option:
     optional: bool = False  # None is a value too
     common: bool = False  # among the few that help shows first
     flag: Flag = Flag()
+    parts: tuple["Option", ...] = ()  # options that its text may hold, see Flag.within
 
     @classmethod
     def of(cls, name: str, hint: Any, default: Any) -> "Option":
@@ -165,9 +170,19 @@ class Option:
         return f"{kind},..." if self.many else kind
 
     @property
-    def typed(self) -> str:
-        """The flag as typed, without the dashes."""
+    def word(self) -> str:
+        """The name as typed on a command line, of a part inside the text that holds it."""
         return self.flag.typed or self.name.replace("_", "-")
+
+    @property
+    def key(self) -> str:
+        """The name in a recipe's table, where parts have lines of their own."""
+        return self.name.replace("_", "-") if self.flag.within else self.word
+
+    @property
+    def typed(self) -> str:
+        """The flag as a sentence names it, without the dashes; of a part "optimizer momentum"."""
+        return f"{self.flag.within} {self.word}" if self.flag.within else self.word
 
     @property
     def title(self) -> str:
@@ -200,6 +215,8 @@ class Option:
         error. Raises UsageError for a wrong type or a value out of range.
         """
         name = name or self.name
+        if self.parts and isinstance(value, str) and self.divided(value)[1]:
+            return value  # read part by part when the options are made
         # a flag is left out instead
         if self.optional and (value is None or (value == "none" and write != FLAG)):
             return None
@@ -256,6 +273,50 @@ class Option:
             sentence = f"{name}={number} is out of range: it must be {allowed}"
             raise UsageError(sentence, self.meaning)
         return number
+
+    def divided(self, typed: str) -> tuple[str, dict[str, Any]]:
+        """A text such as sgd:momentum=0.9,nesterov as the option's own value and, by name, those of
+        its parts. A text of parts alone has "" as the value.
+
+        Raises UsageError for a part that the option does not have.
+        """
+        names = {part.word: part.name for part in self.parts}
+        texts = {part.name for part in self.parts if part.kind is str}
+        first, colon, rest = typed.partition(":")
+        if colon and first in names:  # client:20 is client=20
+            typed = f"{first}={rest}".replace(":", ",")
+        own_value, _, items = typed.rpartition(":")
+        values: dict[str, Any] = {}
+        unknown = []
+        last = ""  # a part whose value may have commas
+        for item in items.split(","):
+            word, equals, value = item.partition("=")
+            if word in names:
+                last = names[word]
+                values[last] = value if equals else True
+            elif last in texts and not equals:
+                values[last] += f",{item}"
+            else:
+                unknown.append(word)
+        if not values and "=" not in items:
+            return typed, {}
+        if unknown:
+            sentence = f"--{self.typed} {typed!r:.60} has the unknown part {unknown[0]!r}"
+            raise UsageError(sentence, nearest(unknown[0], names))
+        return own_value, values
+
+    def joined(self, value: Any, values: Mapping[str, Any]) -> str:
+        """The text that divided() reads as this value and these of its parts."""
+        items = []
+        for part in self.parts:
+            if part.name not in values:
+                continue
+            is_switch = values[part.name] is True
+            items.append(part.word if is_switch else f"{part.word}={text(values[part.name])}")
+        if not self.flag.recorded and items:  # it has no value of its own
+            items[0] = items[0].replace("=", ":")
+        own_value = [] if value in (None, "") else [text(value)]
+        return ":".join([*own_value, ",".join(items)] if items else own_value)
 
     def words(self, value: Any) -> list[str]:
         """The flag with its value as typed; [] where it is left out."""
@@ -324,6 +385,9 @@ def _described(cls: Any) -> dict[str, Option]:
             hints[field.name],
             default,
         )
+    for name, option in described.items():
+        parts = [part for part in described.values() if part.flag.within == option.key]
+        described[name] = replace(option, parts=tuple(parts))
     return described
 
 
@@ -350,12 +414,29 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in _options_of(type(self)).values():
+            if option.parts:
+                self._divide(option)
+        for option in _options_of(type(self)).values():
             value = option.read(
                 getattr(self, option.name),
                 f"--{option.typed}",
                 FLAG,
             )
             object.__setattr__(self, option.name, value)
+
+    def _divide(self, option: Option) -> None:
+        """Give the parts of an option the values that its text holds. Raises UsageError."""
+        typed = getattr(self, option.name)
+        own_value, values = option.divided(typed) if isinstance(typed, str) else (typed, {})
+        if own_value and not option.flag.recorded:
+            raise UsageError(f"--{option.typed} {typed!r:.60} is not understood", option.meaning)
+        for part in option.parts:
+            if part.name not in values:
+                continue
+            if getattr(self, part.name) != part.default:
+                raise UsageError(f"--{part.typed} is given twice", "give it once")
+            object.__setattr__(self, part.name, values[part.name])
+        object.__setattr__(self, option.name, option.default if own_value == "" else own_value)
 
     @classmethod
     def declared(cls) -> tuple[Option, ...]:
@@ -377,7 +458,7 @@ class Options:
         for name, value in flags.items():
             key = name.replace("-", "_")
             if key not in options:
-                hint = nearest(name, [option.typed for option in options.values()])
+                hint = nearest(name, [option.key for option in options.values()])
                 raise UsageError(f"{cls.stage} has no flag {name!r}", hint)
             if value is not False:
                 chosen[key] = value
@@ -440,9 +521,20 @@ class Options:
         """The command line that means these options: what differs from the defaults, in one
         order.
         """
-        words = [self.stage]
-        for option in self.changed():
-            words += option.words(getattr(self, option.name))
+        changed = {option.name: getattr(self, option.name) for option in self.changed()}
+        return [self.stage, *self._words(changed)]
+
+    def _words(self, values: Mapping[str, Any]) -> list[str]:
+        """The flags with these values, by name; parts are in the text of the option that holds
+        them.
+        """
+        words: list[str] = []
+        for option in self.declared():
+            value = values.get(option.name)
+            if option.parts:
+                value = option.joined(value, values) or None
+            if not option.flag.within:
+                words += option.words(value)
         return words
 
     def made_by(self, always: Sequence[str] = ()) -> list[str]:
@@ -450,12 +542,12 @@ class Options:
 
         always: flags that are written even where they have their default.
         """
-        words = [self.stage]
+        values = {}
         for option in recorded(type(self)):
             value = getattr(self, option.name)
             if value != option.default or option.name in always:
-                words += option.words(Path(value).name if option.path and value else value)
-        return words
+                values[option.name] = Path(value).name if option.path and value else value
+        return [self.stage, *self._words(values)]
 
 
 def _is_input(option: Option) -> bool:

@@ -35,7 +35,7 @@ FIGURES = {  # leaf -> figures that go with it
     "image quality": ["quality"],
     "figures": [
         *("adapters", "answers", "confusion", "corruptions", "features"),
-        *("overall-and-worst", "severities"),
+        *("overall-and-worst", "samples", "severities"),
     ],
 }
 EVERY_MODULE = """

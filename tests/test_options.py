@@ -109,3 +109,76 @@ def test_options_are_described_by_type_value_and_meaning():
 def test_an_annotation_that_is_no_option_is_refused():
     with pytest.raises(TypeError, match="of one type"):
         options.Option.of("x", int | str, 0)
+
+
+@dataclass(frozen=True)
+class Parts(options.Options):
+    stage = "train"
+    optimizer: Annotated[Literal["adam", "sgd"] | None, "of a step"] = None
+    momentum: Annotated[float, "in [0, 1)", options.Flag(within="optimizer")] = 0.0
+    keep_state: Annotated[bool, "kept", options.Flag(typed="keep", within="optimizer")] = False
+    schedule: Annotated[str, "constant, or step:ROUND:FACTOR"] = "constant"
+    warmup: Annotated[int, "rounds, >= 0", options.Flag(within="schedule")] = 0
+    noise: Annotated[str, "client:NOISE", options.Flag(recorded=False)] = ""
+    of_client: Annotated[float, ">= 0", options.Flag(typed="client", within="noise")] = 0.0
+    of_clip: Annotated[float, "> 0", options.Flag(typed="clip", within="noise")] = 1.0
+    adapters: Annotated[str, "lora:RANK"] = ""
+    layers: Annotated[str, "names", options.Flag(within="adapters")] = ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "same", "words"),
+    [
+        (
+            {"optimizer": "sgd:momentum=0.9,keep"},
+            {"optimizer": "sgd", "momentum": 0.9, "keep_state": True},
+            ["--optimizer", "sgd:momentum=0.9,keep"],
+        ),
+        ({"optimizer": "keep"}, {"keep_state": True}, ["--optimizer", "keep"]),
+        ({"optimizer": "adam"}, {"optimizer": "adam"}, ["--optimizer", "adam"]),
+        (
+            {"schedule": "step:4:0.1:warmup=2"},
+            {"schedule": "step:4:0.1", "warmup": 2},
+            ["--schedule", "step:4:0.1:warmup=2"],
+        ),
+        (
+            {"schedule": "warmup=2"},
+            {"warmup": 2},
+            ["--schedule", "warmup=2"],
+        ),
+        (
+            {"adapters": "lora:8:layers=qkv,proj"},
+            {"adapters": "lora:8", "layers": "qkv,proj"},
+            ["--adapters", "lora:8:layers=qkv,proj"],
+        ),
+        ({"noise": "client:20"}, {"of_client": 20.0}, ["--noise", "client:20.0"]),
+        (
+            {"noise": "client:20:clip=0.5"},
+            {"of_client": 20.0, "of_clip": 0.5},
+            ["--noise", "client:20.0,clip=0.5"],
+        ),
+    ],
+)
+def test_the_text_of_an_option_may_hold_other_options(typed, same, words):
+    parts = Parts(**typed)
+    assert parts == Parts(**same)
+    _, *written = parts.argv()
+    assert written == words
+    assert Parts(**{written[0].lstrip("-"): written[1]}) == parts
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ({"optimizer": "sgd:momentum=2"}, r"--optimizer momentum=2.0 is out of range"),
+        ({"optimizer": "sgd:momentums=0.9"}, "has the unknown part 'momentums'"),
+        ({"optimizer": "sgd:keep,other"}, "has the unknown part 'other'"),
+        ({"optimizer": "sdg:keep"}, "'sdg' is not one of adam, sgd"),
+        ({"optimizer": "sgd:keep", "keep_state": True}, "--optimizer keep is given twice"),
+        ({"noise": "hospital:3"}, "--noise 'hospital:3' is not understood"),
+        ({"noise": "client:much"}, "--noise client='much' is not a number"),
+    ],
+)
+def test_a_text_that_holds_wrong_options_is_refused(typed, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        Parts(**typed)

@@ -60,11 +60,11 @@ def train_over(
         all_tests=all_tests,
     )
     if dry_run not in ("", o.DRY_RUN_ALONE):
-        devices = engine.spread(options.device, options.jobs, options.at_once)
+        devices = engine.spread(options.device, options.jobs)
         script = Script(grid.recipe, grid.cells, work, source=grid.data, devices=devices)
         scripted(script, dry_run)
         return
-    devices = engine.devices(options.device, options.jobs, grid.cells, options.at_once)
+    devices = engine.devices(options.device, options.jobs, grid.cells)
     workplace = engine.Place(work, devices, debug)
     if dry_run:
         needs = forecast.forecast(grid.cells, grid.sources, workplace, keep=False)
@@ -96,7 +96,6 @@ def _of_every_run(options: TrainOptions) -> TrainOptions:
         method=None,
         data=None,
         jobs=None,
-        at_once=None,
         device="cpu",
         work=WORK,
         wait=False,

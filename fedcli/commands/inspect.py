@@ -9,11 +9,11 @@ from .. import console
 from ..common_options import ATTRIBUTE, INPUT
 from ..errors import FedcliError, UsageError
 from ..io.files import regular
-from ..leaves import require
+from ..leaves import is_installed, require
 from ..options import Flag, Source
 from ..system import terminal
 from .shell import common as o
-from .shell.shown import PARTS, show_json, show_rows, show_tables, show_tree
+from .shell.shown import PARTS, show_json, show_report, show_tables, show_tree
 
 if TYPE_CHECKING:
     from ..data.quality_by_site import Histograms
@@ -97,9 +97,10 @@ def inspect(
     else:
         _print(facts, everything)
     if power and not json:
+        from ..data.shared_patients import noun_of
         from ..reporting.power import tables
 
-        show_tables(tables(facts["power"], power))
+        show_tables(tables(facts["power"], power, noun_of(Path(facts["path"]))))
     if strict:
         _refuse_overlap(facts)
 
@@ -294,6 +295,8 @@ def _print_data(facts: Facts) -> None:
             patients = f"no {overlap.noun(facts['overlap'])} and "
         nothing = f"train and test share {patients}no identical image"
         print(overlap.sentence(facts["overlap"]) or nothing)
+    if is_installed("fedcli.figures.kinds.samples"):
+        print(f"Images by client and class: fedcli plot samples {path.parent}")
     print("Options, hashes and all counts: --all, or --json.")
 
 
@@ -331,10 +334,11 @@ def _changes(body: Facts) -> dict[str, str]:
 
 def _print_scores(path: Path, facts: Facts) -> None:
     from ..reporting.rows import rows
+    from ..reporting.tables import report
 
     names = ("path", "kind", "made_by", "hashes", "parents", "files")
     show_tree({name: facts[name] for name in names})
-    show_rows(rows([path]))
+    show_report(report(rows([path])))
     print("Everything else, per client and per round: --json.")
 
 

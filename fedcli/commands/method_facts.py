@@ -185,7 +185,7 @@ def fits(method: Any) -> list[Fit]:
     )
     uncovered = UNCOVERED.culprit(TrainOptions(), method, {})
     reason = UNCOVERED.sentence.format(m=method) if uncovered else ""
-    results.append(Fit("--dp-sgd", not uncovered, reason))
+    results.append(Fit("--dp image", not uncovered, reason))
     secagg: Any = registered("flower-secagg")
     if secagg is not None:
         results.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))

@@ -16,7 +16,7 @@ HEAD = ["method", "in papers", "what it does"]
 # of every method that can be trained with one of its means, whatever it is made for
 PRIVACY = "privacy"
 MEASURED = "noise", "domain"  # purposes of which the page has results
-MEANS = {"--dp-sgd": "DP-SGD", "--engine flower-secagg:DIR": "secure aggregation"}
+MEANS = {"--dp image": "DP-SGD", "--engine flower-secagg:DIR": "secure aggregation"}
 Name = Annotated[str | None, "one method, base+addon, or a file such as ./mine.py", NAME]
 Purpose = Annotated[
     str | None,

@@ -19,9 +19,9 @@ WORK_TITLE = "Work; a training that a table above has is not new, and not made a
 DEVICE_HEADS = ["device", "precision", "TFLOP/s", "GB/s", "share reached", "about hours"]
 DEVICE_TITLE = "Hours of training, one after another on one device"
 HOW_SURE = (
-    "Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that "
-    "trained ResNets reached, bytes at the memory's speed or 1 ms a step on a GPU, whichever is "
-    "longest. Preparing images, scores and the server are left out. GPUs train in fp32 unless "
+    "Hours are rough estimates, at --scale {scale}: arithmetic at the share of the matrix speed "
+    "that trained ResNets reached, bytes at the memory's speed or 1 ms a step on a GPU, whichever "
+    "is longest. Preparing images, scores and the server are left out. GPUs train in fp32 unless "
     "--precision bf16 says so."
 )
 WEIGHTS = (

@@ -26,6 +26,8 @@ RUNS = {  # what a figure is of -> help of its argument
     "runs": "runs, finished or not; default: {}; - reads stdin",
     "methods": "runs, finished or not; default: {}; - reads stdin",
     "path": "a run, or a partition; default: the run under --work that played last; - reads stdin",
+    "data": "a partition or corruption, or a run of one; default: the newest under --work; - reads "
+    "stdin",
     "system": "a run, or its scores; default: {}; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
@@ -159,12 +161,12 @@ def draw(
     from ..data import manifest
     from ..figures import drawing
     from ..figures.figure import numbers
-    from ..stages.plot import drawn, runs_of
+    from ..stages.plot import drawn, paths_of
 
     if runs == ["-"]:
         paths = [manifest.find(Path(piped()), "run")]
     else:
-        paths = runs_of(runs, work, figure.every)
+        paths = paths_of(figure, runs, work)
     target = out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png"
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
@@ -203,9 +205,11 @@ def _name(paths: list[Path]) -> str:
 
 
 def _kind(figure: "Figure", options: dict[str, Any]) -> str:
-    """The figure with the texts among its options, as the name of a file."""
+    """The figure with the texts and switches among its options, as the name of a file."""
     words = [figure.name]
     for name, value in options.items():
+        if value is True:
+            words.append(name)
         if isinstance(value, str) and value != figure.parameters[name].default:
             words.append(value)
     return re.sub(r"[^\w-]", "_", "-".join(words))

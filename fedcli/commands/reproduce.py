@@ -51,11 +51,11 @@ def reproduce(
 
     Every cell is trained and scored, and printed beside the published number.
 
-    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command
-    goes on, and what is done is not done again. Given again while it runs, here or on another
-    machine that has the folder --work, it plays cells that nobody plays yet. Without --raw, --scale
-    smoke runs on synthetic samples, in seconds; with --raw it prepares the whole folder first, as
-    the other scales do.
+    A cell is a row on one data set with one seed. You can stop the command at any moment; the same
+    command continues, and finished cells are kept. Started again while it runs, here or on another
+    machine that shares the folder --work, it takes cells that no other process is working on.
+    Without --raw, --scale smoke runs on synthetic samples, in seconds; with --raw it prepares the
+    whole folder first, as the other scales do.
 
     A paper by its name, such as fedheal, plays all its recipes and ends in one page about them. An
     experiment of your own is a file as recipes/README.md describes it.

@@ -34,7 +34,7 @@ from .shell.common import (
     write_named,
 )
 from .shell.declare import piped
-from .shell.shown import dumped, show, show_json, show_rows, show_tables
+from .shell.shown import dumped, show, show_json, show_report, show_tables
 from .shell.words import methods_and_data
 
 if TYPE_CHECKING:
@@ -329,9 +329,10 @@ def _show_scores(
     them.
     """
     from ..reporting import choice, clinical, robustness, single_runs, writers
+    from ..reporting.tables import report as tabled
 
     file = sys.stderr
-    show_rows(lines, file, between=False)
+    show_report(tabled(lines), file, between=False)
     run = lines[0].scored[0]
     scores = [("", lines[0].scores)]
     group_tables: list[ReportTable] = []
@@ -482,6 +483,8 @@ def report(  # noqa: C901 - a flag a step
             sentence = f"--json and --format {table_format} exclude each other"
             raise UsageError(sentence, "give one of them")
         table_format = "json"
+    if options.samples and table_format != "html":
+        raise UsageError("--samples is about a page", "add --format html")
     _check_targets((out, export), (folder, card, evidence), force=force)
     limits = pipelines.limits(fail_if)
     broken: list[str] = []
@@ -605,6 +608,6 @@ def _show_report(result: "Report") -> None:
     for section in result.of_packages:
         tables += section.tables
         sentences += section.text
-    show_rows(result.rows)
+    show_report(result.tabled)
     show_tables(tables)
     writers.say([*sentences, clinical.elsewhere(result.rows)])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..errors import FedcliError
+from ..methods.priors import OF_ALL
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
@@ -21,7 +22,7 @@ from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Scored
-from .verdict import Difference, interval_text, signed, significant
+from .verdict import Difference, interval_text, significant
 
 TOO_NARROW = "intervals may be too narrow, and p too small"
 SCALED = "ES-AUC"
@@ -30,10 +31,13 @@ NO_SCORES = (
     "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC "
     "by {by}."
 )
-BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
+BY_FEW = ". A group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
-PRIOR = f"--prior logit-adjust, {MORE}"  # if some classes are rare, and nothing corrects for that
-LESS_NOISE = "less noise (--{}), or more clients"
+# if some classes are rare, and nothing corrects for that; a classifier on frozen features needs the
+# class counts of all clients
+PRIOR = f"--prior logit-adjust, {MORE}"
+PRIOR_OF_ALL = f"--prior {OF_ALL}, {MORE}"
+LESS_NOISE = "less noise (--dp {}), or more clients"
 PLAIN = {  # options that leave rare classes as they are
     "prior": (None, "none"),
     "class_weights": (None, "none"),
@@ -113,16 +117,21 @@ def _advice(runs: Sequence[Scored]) -> str:
     if all(noise_options):
         return LESS_NOISE.format(noise_options[0])
     if all(_may_take_prior(run.scores) for run in runs):
-        return PRIOR
+        return PRIOR_OF_ALL if all(_is_linear(run.scores) for run in runs) else PRIOR
     return MORE
 
 
 def _noise(scores: RunScores) -> str:
-    """The option of differential privacy that a run was trained with; "" for none."""
-    for name in ("dp_noise", "dp_sgd"):
+    """The kind of differential privacy that a run was trained with; "" for none."""
+    for name, kind in {"dp_noise": "client", "dp_sgd": "image"}.items():
         if scores.options.get(name):
-            return name.replace("_", "-")
+            return kind
     return ""
+
+
+def _is_linear(scores: RunScores) -> bool:
+    """Tell whether clients together train a classifier on a frozen network."""
+    return bool(scores.options.get("freeze_backbone")) and not scores.single_site
 
 
 def _may_take_prior(scores: RunScores) -> bool:
@@ -131,7 +140,7 @@ def _may_take_prior(scores: RunScores) -> bool:
     """
     options = scores.options
     is_plain = all(options.get(name) in usual for name, usual in PLAIN.items())
-    is_balanced = "balanced" in str(options.get("sampling", ""))
+    is_balanced = "class" in str(options.get("sampling", ""))
     if not is_plain or is_balanced or options.get("dp_sgd") or scores.several_labels:
         return False
     image_counts: list[int] = []
@@ -175,17 +184,12 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) 
                 (group for group in after if group in before), key=lambda group: before[group]
             )
             fall = f"{best} fell from {100 * before[best]:.1f} to {100 * after[best]:.1f} %"
-            link = ", as"
-            certainty = _unsure(tested)
-            if tested is not None and significant(tested):
-                link = " only because"
-                certainty = ""
             scores = [run.scores for run in (*base_runs, *runs)]
             decided = small_decides(scores, attribute, "clean", area, LAST5)
             few = BY_FEW if views.GAP in decided else ""
             yield (
-                f"{name}: smaller gap by {attribute} than {base}{link} no group gained and {fall} "
-                f"{title(area)} (levelling down{certainty}{few})"
+                f"{name}: smaller gap by {attribute} than {base}, but only because no group gained "
+                f"and {fall} {title(area)} (levelling down){_unsure(tested)}{few}"
             )
 
 
@@ -203,10 +207,13 @@ def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> boo
 
 
 def _unsure(tested: Difference | None) -> str:
+    """A sentence on a gap whose change may be chance; "" of one that is significant."""
     if tested is None or tested.low is None:
-        return " in these runs, not tested"
-    change = f"{signed(tested.difference, 1)} points, 95 % interval {interval_text(tested, 1)}"
-    return f" in these runs; the gap's change is not significant: {change}"
+        return ". Whether this is chance was not tested"
+    if significant(tested):
+        return ""
+    interval = interval_text(tested, 1)
+    return f". This may be chance: the change of the gap has the 95 % interval {interval} points"
 
 
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:

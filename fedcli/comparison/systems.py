@@ -22,6 +22,8 @@ from ..scores.table import Score, Where
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
 
+REFERENCE = "fedavg"  # the method that others are compared with, where it is among them
+
 LAST5, LAST, BEST = "last5", "last", "best"  # the rounds that a number is of
 
 NOT_THE_METHOD = "a difference may be due to that and not to the method"

@@ -273,6 +273,11 @@ def check_names(metrics: Sequence[str], available: Sequence[str] = RESAMPLED) ->
         raise UsageError(f"no interval can be made of {metric!r}", hint)
 
 
+def can_test(metric: str) -> bool:
+    """Tell whether a score has intervals: one of fedcli's, or of one's own that was asked for."""
+    return metric in RESAMPLED or metric in [of_user.name for of_user in own()]
+
+
 def _check(metrics: Sequence[str], runs: Sequence[Scored]) -> None:
     """Refuse metrics without intervals, or that the scores lack. Raises UsageError, FedcliError."""
     own_names = [metric.name for metric in own()]
@@ -304,7 +309,7 @@ class Leads:
         self.systems = systems
         self.samples: int | None = None
         self.over = "seeds"
-        self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
+        self._metrics = tuple(filter(can_test, metrics))
         self._resampled_scores = Resamples(enough(len(systems) - 1))
         self._rows: dict[tuple[int, int, Where], Difference | None] = {}
 

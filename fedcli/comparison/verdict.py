@@ -21,11 +21,8 @@ ENOUGH = 3  # seeds, folds or splits, below which no difference is attributed to
 FEW = 6  # patients that differ, below which no exact sign test has a p below SIGNIFICANT
 HIGHER, LOWER, INCONCLUSIVE = "higher", "lower", "inconclusive"
 MODELS_ONLY = "significant for these trained models, not across seeds"
-ONE_PATIENT = "one patient alone has a class, so there is no interval and no p over patients"
-NOT_EQUAL = (
-    "An inconclusive difference does not show that the two are equal: the intervals show how "
-    "large it may be."
-)
+ONE_PATIENT = "a class has images of one patient only, so no interval and no p over patients"
+NOT_EQUAL = "Not significant does not mean equal: the intervals show how large a difference may be."
 HOLM = (
     "p is adjusted (Holm) over the systems of a table, not over scores; intervals are not adjusted"
 )

@@ -187,4 +187,6 @@ def _short(text: str, longest: int = NAMES) -> str:
     text = console.printable(text.replace("\n", " "))
     if len(text) <= longest:
         return text
-    return text[: longest - 1] + "…"
+    start = text[: longest - 1]
+    whole_words = start.rpartition(" ")[0]
+    return f"{whole_words or start}…"

@@ -134,6 +134,18 @@ AUDIT = {
             "within?": (WITHIN_CLASSES, None),
         }
     ],
+    "source?": [
+        {
+            "server": str,
+            "attribute": str,
+            "group": str,
+            "small": bool,
+            "images": int,
+            "own": INTERVAL,
+            "others": INTERVAL,
+            "difference": INTERVAL,
+        }
+    ],
     "inversion": (INVERSION, None),
 }
 BODIES = {

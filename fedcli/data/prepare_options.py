@@ -166,7 +166,7 @@ class PrepareOptions(Options):
         for option in self.marked("own"):
             value = getattr(self, option.name)
             if value:
-                typed[option.typed] = _text(value)
+                typed[option.key] = _text(value)
         if self.map:
             typed["map"] = ";".join(self.map)
         if self.label_column and not self.multi_label:

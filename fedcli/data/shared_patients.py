@@ -30,6 +30,14 @@ Entry = dict[str, Any]  # KEY and its value, or nothing
 Ids = Iterable[str]  # of the patient of each image
 
 
+def noun_of(path: Path) -> str:
+    """The noun of the ids of the dataset that a manifest is of, or was made from; of a run over
+    sites, which name none, patients."""
+    dataset = manifest.parent(path, "dataset")
+    record = manifest.read(dataset or path)
+    return units.noun(record.body.get("unit"))
+
+
 def counted(unit: str | None, train: Ids, val: Ids, test: Ids) -> Entry:
     """The entry KEY of a body as a dictionary; an empty one where no patient is on both sides.
 

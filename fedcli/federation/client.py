@@ -59,6 +59,8 @@ class ClientReport:
     memory: Tensors
     # [K, P] of the engine's: theta is a row of it until its next call; does not travel
     table: Tensor | None = None
+    # theta is the new global model, which the clients' weights have made; does not travel
+    is_global: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def run_client(
 
 
 def _steps_with_images(client: ClientRound) -> float:
-    """The number of steps that have a loss; NaN where --dp-sgd drew no image in any step."""
+    """The number of steps that have a loss; NaN where --dp image drew no image in any step."""
     if client.steps and client.empty_steps == client.steps:
         return math.nan
     return max(client.steps - client.empty_steps, 1)
@@ -221,7 +223,7 @@ def _with_noise(
     if client.report:
         column = next(iter(client.report))
         raise FedcliError(
-            f"{method.name} reports {column!r} beside the model, which --dp-noise does not cover",
+            f"{method.name} reports {column!r} beside the model, which --dp client does not cover",
             "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal",
         )
     seed = derive("dp noise", client.seed, client.round, client.name)

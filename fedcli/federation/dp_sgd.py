@@ -131,8 +131,8 @@ def check_norms(net: Network, name: str) -> None:
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module not in frozen:
             with_groups = f"{name}-gn" if f"{name}-gn" in MODELS else "cnn-gn"
             raise UsageError(
-                f"{name} has batch norm, which mixes the images of a step, so --dp-sgd cannot cut "
-                "each one's gradient",
+                f"{name} has batch norm, which mixes the images of a step, so --dp image cannot "
+                "cut each one's gradient",
                 f"--model {with_groups} has GroupNorm in its place; --bn freeze and "
                 "--freeze-backbone work too",
             )

@@ -21,6 +21,7 @@ from . import checks
 from .client import ClientTask, Training
 from .client_state import ClientState, size
 from .collected import Arrived, Collected, all_finite, check_finite
+from .collusion import collude
 from .engines import Engine, InProcess
 from .state import RunState
 
@@ -120,7 +121,12 @@ class Federation:
             len(roster),
             self.layout,
         )
-        theta, weights = checks.aggregate(method, state.theta, updates, server)
+        collude(state.theta, updates, collected.reports, self.clients.shards)
+        if collected.reports[0].is_global:
+            theta = updates.theta[0]
+            weights = torch.full_like(updates.base, torch.nan)  # [K] nobody but the clients knows
+        else:
+            theta, weights = checks.aggregate(method, state.theta, updates, server)
         theta = checks.post_aggregate(method, theta, updates, weights, shared)
         theta = _outside(updates.theta, {"": theta})[""]
         shared = _outside(updates.theta, shared)

@@ -23,12 +23,13 @@ CLASSIFIER = {
 SCHEDULES = ("constant", "cosine", "step")
 METHOD = "Method"
 OPTIMIZER = "Optimizer"
-OF_OPTIMIZER = Flag(panel=OPTIMIZER)
 OPEN = Flag(panel=OPTIMIZER, open=True)
+OPEN_PART = Flag(panel=OPTIMIZER, open=True, within="optimizer")
+PART = Flag(panel=OPTIMIZER, within="optimizer")
 NETWORK = "Network"
 RARE = "Rare classes"
-PRIVACY = Flag(panel="Privacy")
-HOW = "", OPTIMIZER, PRIVACY.panel  # headings of options that say how a client trains
+PRIVACY = "Privacy"
+HOW = "", OPTIMIZER, PRIVACY  # headings of options that say how a client trains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,55 +43,76 @@ class Training(Options):
         Literal["adam", "sgd", "adamw"],
         "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the "
         "default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay "
-        "1e-2)",
-        OPEN,
+        "1e-2); more of it behind a colon: weight-decay=X, momentum=X and nesterov of sgd, clip=X "
+        "(largest norm of a step's gradient), keep (its state from round to round), such as "
+        "sgd:momentum=0.9,nesterov",
+        Flag("NAME[:PART,...]", panel=OPTIMIZER, open=True),
     ] = "adam"
     lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN, COMMON] = 1e-3
-    momentum: Annotated[float, "of sgd, in [0, 1); default 0.9", OPEN] = 0.0
-    weight_decay: Annotated[float, "of every step, >= 0; default: the optimizer's", OPEN] = 5e-4
-    nesterov: Annotated[bool, "Nesterov momentum, for sgd", OF_OPTIMIZER] = False
+    momentum: Annotated[float, "of sgd, in [0, 1); default 0.9", OPEN_PART] = 0.0
+    weight_decay: Annotated[float, "of every step, >= 0; default: the optimizer's", OPEN_PART] = (
+        5e-4
+    )
+    nesterov: Annotated[bool, "Nesterov momentum, for sgd", PART] = False
     clip_norm: Annotated[
-        float, "largest norm of the gradient of a local step, >= 0; 0: no limit", OF_OPTIMIZER
+        float,
+        "largest norm of the gradient of a local step, >= 0; 0: no limit",
+        Flag(typed="clip", panel=OPTIMIZER, within="optimizer"),
     ] = 0.0
+    dp: Annotated[
+        str,
+        "differential privacy, simulated: client:NOISE adds noise to what each client sends, "
+        "image:NOISE to each local step (DP-SGD; for a network without batch norm, such as "
+        "--model cnn-gn). NOISE is a standard deviation in units of the norm at which a client's "
+        "update, or an image's gradient, is cut: clip=NORM, default 1. delta=X, default 1e-5, is "
+        "that of the epsilon that the run states. Such as client:20,clip=0.5",
+        Flag("client|image:NOISE", panel=PRIVACY, recorded=False),
+    ] = ""
     dp_noise: Annotated[
         float,
-        "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: "
+        "standard deviation of noise on each client's update, in units of the clipping norm, >= 0: "
         "client-level differential privacy, simulated; 0 adds none",
-        PRIVACY,
+        Flag(typed="client", panel=PRIVACY, within="dp"),
     ] = 0.0
     dp_sgd: Annotated[
         float,
-        "noise of each local step on the sum of images' gradients, in units of --dp-clip, >= 0: "
-        "sample-level differential privacy (DP-SGD), simulated; needs a network without batch "
-        "norm, such as --model cnn-gn; 0 adds none",
-        PRIVACY,
+        "noise of each local step on the sum of images' gradients, in units of the clipping norm, "
+        ">= 0: sample-level differential privacy (DP-SGD), simulated; 0 adds none",
+        Flag(typed="image", panel=PRIVACY, within="dp"),
     ] = 0.0
     dp_clip: Annotated[
         float,
-        "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, "
-        "> 0",
-        PRIVACY,
+        "norm at which each client's update, or each image's gradient, is cut, > 0",
+        Flag(typed="clip", panel=PRIVACY, within="dp"),
     ] = 1.0
     dp_delta: Annotated[
-        float, "delta of the epsilon that a run with noise states, in (0, 1)", PRIVACY
+        float,
+        "delta of the epsilon that a run with noise states, in (0, 1)",
+        Flag(typed="delta", panel=PRIVACY, within="dp"),
     ] = 1e-5
     keep_optimizer: Annotated[
         bool,
         "keep the state of each client's optimizer between rounds, instead of a fresh one in each",
-        OF_OPTIMIZER,
+        Flag(typed="keep", panel=OPTIMIZER, within="optimizer"),
     ] = False
     schedule: Annotated[
         str,
         "of the learning rate over the rounds: constant, the default, cosine, or "
-        "step:ROUND,...:FACTOR, which multiplies it by FACTOR after each of these rounds",
+        "step:ROUND,...:FACTOR, which multiplies it by FACTOR after each of these rounds; behind "
+        "it :warmup=N, rounds over which it rises linearly, such as cosine:warmup=5",
         OPEN,
     ] = "constant"
     warmup: Annotated[
-        int, "rounds over which the learning rate rises in a line, >= 0", OF_OPTIMIZER
+        int,
+        "rounds over which the learning rate rises linearly, >= 0",
+        Flag(panel=OPTIMIZER, within="schedule"),
     ] = 0
-    loss: Annotated[str, "cross-entropy, or focal:GAMMA", Flag(panel=RARE, label="{} loss")] = (
-        "cross-entropy"
-    )
+    loss: Annotated[
+        str,
+        "cross-entropy, or focal:GAMMA; behind it :smoothing=X, the share of the target that is "
+        "spread evenly over all classes",
+        Flag(panel=RARE, label="{} loss"),
+    ] = "cross-entropy"
     class_weights: Annotated[
         str,
         "how classes count in the loss, from the client's own counts: none, balanced (1 / count) "
@@ -106,7 +128,7 @@ class Training(Options):
     label_smoothing: Annotated[
         float,
         "share of the target that is spread evenly over all classes, in [0, 1)",
-        Flag(panel=RARE, label="{} label smoothing"),
+        Flag(typed="smoothing", panel=RARE, label="{} label smoothing", within="loss"),
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust", "logit-adjust-all"],
@@ -155,8 +177,8 @@ def idle(training: Training, rounds: int) -> list[str]:
     sentences = []
     if training.warmup > rounds:
         sentences.append(
-            f"--warmup {training.warmup} is longer than the {rounds} rounds: the learning rate "
-            f"ends at {rounds}/{training.warmup} of --lr"
+            f"warmup={training.warmup} of --schedule is longer than the {rounds} rounds: the "
+            f"learning rate ends at {rounds}/{training.warmup} of --lr"
         )
     if training.schedule.startswith("step:"):
         milestones, _ = steps(training.schedule)

@@ -18,7 +18,7 @@ from .drawing import Picture
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Subject = Literal["runs", "methods", "path", "system", "systems"]
+Subject = Literal["runs", "methods", "path", "data", "system", "systems"]
 
 
 class NothingToDraw(FedcliError):
@@ -32,9 +32,10 @@ class Figure:
     Attributes:
         question: what it answers, for the list of figures.
         of: what its frame is made of: runs, name -> series.Record; methods, name -> the records of
-            all runs that differ in nothing but the seed; the path of one run or of its data; a
-            system with its scores (system.System), or several. A report draws those of systems,
-            for each `by`, `version` and `metric` that their frames take.
+            all runs that differ in nothing but the seed; the path of one run or of its data; the
+            path of data, by default the newest; a system with its scores (system.System), or
+            several. A report draws those of systems, for each `by`, `version` and `metric` that
+            their frames take.
         every: whether without a name it is of all runs, and not of the newest.
         usual: whether a report draws it where none are asked for, with the options that its frame
             has by default.

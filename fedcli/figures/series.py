@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ TITLES = {  # of what clients and server report, where its name would be read as
     "divergence_loss": "Divergence from the teacher, L_f",
     "training_accuracy": "Accuracy while training",
     "training_loss": "Cross-entropy while training",
+    "supervised_loss/divergence_loss": "L_sup / L_f",
 }
 Key = tuple[str, ...]  # kind, then the names below it
 Line = dict[str, Any]  # of rounds.jsonl
@@ -126,6 +127,33 @@ class Record:
             **self.options,
             **self.data,
         }
+
+
+def with_ratios(record: Record, names: Iterable[str]) -> Record:
+    """The record with those of these names that are ratios, such as
+    supervised_loss/divergence_loss, among its series.
+    """
+    series = dict(record.series)
+    for name in names:
+        above, _, below = name.partition("/")
+        if name not in series and above in series and below in series:
+            series[name] = _ratio(name, series[above], series[below])
+    return replace(record, series=series)
+
+
+def _ratio(name: str, above: Series, below: Series) -> Series:
+    """The ratio of two series, of each client and round that both have."""
+    curves = {}
+    for client, curve in above.curves.items():
+        other = below.curves.get(client, curve[:0])
+        divisors = dict(other.tolist())
+        points = []
+        for t, value in curve.tolist():
+            if divisors.get(t):
+                points.append([t, value / divisors[t]])
+        curves[client] = np.array(points).reshape(-1, 2)
+    title = TITLES.get(name, f"{above.title} / {below.title}")
+    return Series(title, "ratio", curves)
 
 
 def over_runs(runs: Iterable[Series]) -> "DataFrame":

@@ -13,7 +13,7 @@ Source: Deng, Kamani and Mahdavi, "Adaptive personalized federated learning", 20
 w is averaged; v and alpha stay with the client, and m is the model that is scored as its own. alpha
 = 0 is FedAvg with clients' models after their own training. How we differ, and why:
 - the step on v has an optimizer of its own (solver, at the run's learning rate), as Ditto has;
-  solver=sgd is the paper. Weight decay and --clip-norm are those of w alone.
+  solver=sgd is the paper. Weight decay and --optimizer clip are those of w alone.
 - the authors' code (MLOPTPSU/FedTorch) mixes outputs of the two networks and not their weights,
   which costs another pass, and adds 0.02 alpha to alpha's gradient; the formulas above are the
   paper's as others cite them. That alpha moves once in a round is the code's.

@@ -78,7 +78,7 @@ class ClientRound:
         default_factory=dict
     )  # [N, ...] of each training image; a step has its batch's part
     steps: int = 0
-    empty_steps: int = 0  # those for which --dp-sgd drew no image
+    empty_steps: int = 0  # those for which --dp image drew no image
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     nesterov: bool = False  # whether that looks ahead
     val: Shard | None = None  # the client's validation part, where the partition gives it one
@@ -87,7 +87,7 @@ class ClientRound:
     class_weights: Tensor | None = None  # [C] in the training loss
     label_smoothing: float = 0.0
     focal: float = 0.0  # gamma of the focal loss; 0 without it
-    # under --dp-sgd: leaves the private gradient of a loss in a network
+    # under --dp image: leaves the private gradient of a loss in a network
     private: Callable[..., Tensor] | None = None
 
     @property
@@ -145,7 +145,7 @@ class Local:
 
     needs: str = "sums"  # what the server must see of each client for this half, one of NEEDS
     own_prior: bool = False  # it corrects for class counts itself, so --prior is refused
-    # it trains without cross_entropy(): no --loss, --class-weights and --label-smoothing
+    # it trains without cross_entropy(): neither --loss nor --class-weights
     own_loss: bool = False
     own_norms: bool = False  # batch-norm layers stay with the client, whatever --bn aggregate says
     trains_backbone: bool = False  # all that it changes is how features or their norms are trained
@@ -157,7 +157,7 @@ class Local:
     needs_one_label: str = ""  # why it has no meaning where an image may have several labels
     needs_two_classes: str = ""  # why it has no meaning for a task of more than two classes
     # loss() is the mean over a batch of a loss of each image alone, and nothing else that leaves a
-    # client is made of images or class counts: --dp-sgd makes all of it private
+    # client is made of images or class counts: --dp image makes all of it private
     images_in_loss_alone: bool = False
     # post_aggregate() adds to the model what corrects a mean of local models
     adds_to_mean: bool = False
@@ -283,7 +283,7 @@ def cross_entropy(
     logits: Tensor, y: Tensor, client: ClientRound, images: Tensor | None = None
 ) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set, or
-    the loss that stands for it under --loss, --class-weights and --label-smoothing; of several
+    the loss that stands for it under --loss and --class-weights; of several
     labels per image the binary one of each.
 
     images: [B] their weights, of mean 1 over all images.

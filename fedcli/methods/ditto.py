@@ -8,7 +8,7 @@ The global track is FedAvg to the last bit, dropout included; only the clients' 
 - its steps come from a fresh `solver` at the run's learning rate. A method does not see the run's
   optimizer, and the paper's plain SGD hardly moves at the learning rates of Adam. solver=sgd is the
   paper.
-- weight decay, --clip-norm and --keep-optimizer act on the global track alone: the anchor is what
+- weight decay and clip and keep of --optimizer act on the global track alone: the anchor is what
   holds v_i, and its solver starts afresh in each round.
 - the paper's scripts use strength 1, its text also picks among {0.1, 1, 2} on validation data.
 Three models come out: the global one, each client's own (memory "model"), and the mean of those,

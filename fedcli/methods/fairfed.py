@@ -33,6 +33,7 @@ With absent clients, w is kept per client as a multiple of p, so that rounds wit
 compare; with all present this is the rule above.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -45,12 +46,12 @@ from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Networ
 from .fedavg import Plain
 from .groups import Attribute, chosen_attribute
 from .helpers import average, by_row
-from .mixins import WeighsGroups
+from .mixins import ClientPart, WeighsBySums, WeighsGroups
 from .registry import register
 
 
 @dataclass(frozen=True)
-class ByGap(WeighsGroups, Aggregator):
+class ByGap(WeighsGroups, WeighsBySums, Aggregator):
     """Weights that move with the distance from the mean accuracy."""
 
     cost = {"forward": 1}
@@ -112,6 +113,34 @@ class ByGap(WeighsGroups, Aggregator):
         lift[rows] = weights / p
         memory["lift"] = lift
         return average(updates.theta, weights), weights
+
+    @property
+    def sums(self) -> int:
+        """Three: of accuracies, of gaps and of weights; 0 where gaps of groups need counts."""
+        return 3 if self.gap == "accuracy" else 0
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        p = client.base
+        a = client.columns["accuracy"].double()
+        past = p * client.memory.get("lift", 1.0)
+        if not sums:
+            return torch.stack([p * a, past])
+        mean, total = sums[0]
+        weight = past / total if total > 0 else p
+        if client.round == 1:
+            return weight
+        if self.rule == "released":
+            mean = p * a
+        gap = (a - mean).abs()  # Eq. 6
+        if len(sums) == 1:
+            return gap
+        surplus = gap - sums[1] / client.clients
+        return (weight - self.beta * surplus).clamp_min(0)
+
+    def weight(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        weight = self.number(client, sums[:2]) / sums[2]
+        client.memory["lift"] = weight / client.base
+        return weight
 
 
 def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:

@@ -13,7 +13,7 @@ control, rule and weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ, a
   rule=released.
 - the code takes the steps of the first client's image count for those of all, all clients count the
   same there (control=uniform, weights=uniform), and the corrected gradient is cut at norm 10
-  (--clip-norm 10).
+  (--optimizer clip=10).
 - the second pass moves no batch-norm statistics.
 The paper's text was not at hand. The code is that of FL-Simulator (woodenchild95/FL-Simulator).
 """

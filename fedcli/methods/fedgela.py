@@ -21,8 +21,8 @@ classifier. How we differ, and why:
   of which there must be as many as classes.
 - only the largest logit counts in the code's tests; ours divide by T there too, as probabilities
   are scored.
-- the code cuts gradients at norm 20 (--clip-norm 20), and keeps a client's best model by its test
-  images; we keep the last. M travels with the model. Noise on updates (--dp-noise) moves it.
+- the code cuts gradients at norm 20 (--optimizer clip=20), and keeps a client's best model by its
+  test images; we keep the last. M travels with the model. Noise on updates (--dp client) moves it.
 """
 
 import math

@@ -14,6 +14,7 @@ How we differ from the authors' code:
 - with absent clients, the moving average is kept per client and renormalised over those present.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -33,6 +34,7 @@ from .contract import (
 )
 from .fedavg import Mean, Plain
 from .helpers import average, by_row, still_batchnorm
+from .mixins import ClientPart, WeighsBySums
 from .registry import register
 
 
@@ -96,7 +98,7 @@ class Sharp(Local):
 
 
 @dataclass(frozen=True)
-class BySharpness(Aggregator):
+class BySharpness(WeighsBySums, Aggregator):
     """SAGA: average local models in proportion to sharpness (or perturbed loss) ** q."""
 
     cost = {"gradient": 1, "forward": 1}
@@ -132,6 +134,17 @@ class BySharpness(Aggregator):
         memory["weights"] = table
         weights = mixed / mixed.sum()
         return average(updates.theta, weights), weights
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        s = client.columns[self.state].double().clamp_min(1e-10)
+        return s**self.q
+
+    def weight(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        fresh = super().weight(client, sums)  # Eq. 16
+        past = client.memory.get("saga_weight", fresh)
+        mixed = self.beta * fresh + (1 - self.beta) * past  # Eq. 18
+        client.memory["saga_weight"] = mixed
+        return mixed
 
 
 def perturbation_radius(half: Sharp | BySharpness, client: ClientRound) -> float:

@@ -27,8 +27,8 @@ How we differ from the authors' code:
 - w_k is measured on one fixed view of all images. Theirs draws augmentations and drops the last
   batch.
 - Adam's learning rate is an option (theirs is 3e-4 whatever is asked). Gradients cut at norm 5 and
-  an optimizer that a client keeps from round to round, as theirs, are --clip-norm 5 and
-  --keep-optimizer, which the recipes set.
+  an optimizer that a client keeps from round to round, as theirs, are --optimizer clip=5 and
+  --optimizer keep, which the recipes set.
 - a client sends the rescue factor and the means of its two losses over the round (the curves of
   figure 5); theirs sends w and what by class, which reveal what classes it has. by_class=true sends
   these too, for figure 2(a).

@@ -11,7 +11,7 @@ number of steps; under Nesterov's momentum 1 + rho c is added in place of c. tau
 or sum p_k (steps of k) where mu > 0, as in the authors' code.
 A FedProx client reports its proximal coefficient mu; with every other base mu is 0.
 How we differ from the authors' code, and why:
-- under --keep-optimizer a_k counts the gradients of this round, and what older ones still move is
+- under --optimizer keep a_k counts the gradients of this round, and what older ones still move is
   divided by it too.
 - with momentum and mu at once, a follows the line above; the code's recursion mixes the two terms.
 - Adam has no such sum; a_k is then the number of steps, which is the paper's rule for any optimizer

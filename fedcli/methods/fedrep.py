@@ -12,7 +12,7 @@ Each client is scored with its own classifier. The global model that is scored h
 classifiers by image count; it is sent to no client. The classifier is whatever the network has as
 its head; one layer, where FedPer tries more. How we differ:
 - FedRep's passes over the classifier have an optimizer of their own (solver, at the run's learning
-  rate), since a method does not see the run's; weight decay and --clip-norm are the features'
+  rate), since a method does not see the run's; weight decay and --optimizer clip are the features'
   alone. solver=sgd is the paper.
 - features do not move in those passes, batch-norm statistics neither: their images are seen in eval
   mode.

@@ -17,6 +17,7 @@ but on bright images hardly changes it. snr=immerkaer is ours: mean over Immerka
 (data/quality.py), which falls with noise on any image.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -30,13 +31,14 @@ from ..errors import UsageError
 from .contract import Aggregated, Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .fedavg import Plain
 from .helpers import average
+from .mixins import ClientPart, WeighsBySums
 from .registry import register
 
 PIECE = 256  # images at a time
 
 
 @dataclass(frozen=True)
-class BySignalToNoise(Aggregator):
+class BySignalToNoise(WeighsBySums, Aggregator):
     """Weights by the mean signal-to-noise ratio of a client's images."""
 
     cost = {}
@@ -78,6 +80,10 @@ class BySignalToNoise(Aggregator):
             weights = weights * updates.base
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        snr = client.columns["snr"].double()
+        return snr * client.base if self.weights == "samples" else snr
 
 
 def _ratios(images: ndarray, kind: str) -> ndarray:

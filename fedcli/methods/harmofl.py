@@ -22,7 +22,7 @@ How we differ, and why:
   it, A is of those that are there.
 - models count by images (weights=uniform: all the same, as in the code); the code's networks have
   batch norms without statistics, ours keep those of the network that is trained.
-- the second pass moves no batch-norm statistics. Noise on updates (--dp-noise) covers A, and moves
+- the second pass moves no batch-norm statistics. Noise on updates (--dp client) covers A, and moves
   it in every round.
 """
 
@@ -32,13 +32,12 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
 from ..models.network import Network
 from .contract import ClientRound
 from .fedavg import WeightedMean
 from .fedsam import Perturbed
 from .registry import register
-from .spectra import Low, amplitudes, exchanged, refuse_features, window
+from .spectra import Low, amplitudes, exchanged, put_before, window
 
 STANDS = "backbone.0.amplitude"
 
@@ -70,14 +69,8 @@ class Harmonised(Perturbed):
     works_without_server = False
 
     def extend(self, net: Network) -> None:
-        refuse_features(net, "harmofl")
-        if type(net).features is not Network.features:
-            problem = (
-                "harmofl puts a layer before the network, and this one prepares its images itself"
-            )
-            raise UsageError(problem, "--model cnn")
-        norm = AmplitudeNorm(net.channels, net.side, self.low)
-        net.backbone = nn.Sequential(norm, net.backbone)
+        layer = AmplitudeNorm(net.channels, net.side, self.low)
+        put_before(net, layer, "harmofl")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         span = client.layout.spans[STANDS]

@@ -20,7 +20,7 @@ How we differ, and why:
   papers'.
 - tune=head moves the classifier alone. FedBABU's paper compares both; which of them its tables use
   by default, and the number of passes, are not checked against its text.
-The averages of equal classifiers are equal but for rounding. Noise on updates (--dp-noise) moves
+The averages of equal classifiers are equal but for rounding. Noise on updates (--dp client) moves
 them. FedBABU's parts are those of its authors' code (junhyeog/FedBABU: learning rate 0 for the
 classifier), and PFLlib's.
 """

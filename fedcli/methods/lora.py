@@ -34,7 +34,7 @@ How we differ from the authors' code, and why:
 - it sends the whole network in float16 and averages and smooths what is frozen, which moves it by
   rounding.
 - one optimizer served all clients and never forgot; here each starts fresh in each round (see
-  --keep-optimizer).
+  --optimizer keep).
 - the paper's learning rate falls to a tenth at round 40, which is --schedule step:40:0.1; the
   code's never does.
 - every client takes part unless --participation says otherwise (theirs: all in the first round,

@@ -5,6 +5,9 @@ The engine asks isinstance() and never for a method's name. They stand together 
 files of their methods, so that the engine imports no method.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from .contract import Aggregator, Local, Network, Shard, Tensors
@@ -79,6 +82,39 @@ class SubsetTraining:
         raise TypeError(f"{type(self).__name__} has no select_clients()")
 
 
+@dataclass(frozen=True)
+class ClientPart:
+    """A client's own part of a round, for a rule that needs no more than sums over the clients."""
+
+    round: int  # t, from 1
+    clients: int  # K, participants
+    base: Tensor  # n_k / n over the participants, a float64 scalar
+    columns: Tensors  # what the client's hooks put into its report
+    memory: Tensors  # what the client keeps between rounds; weight() may add to it
+
+
+class WeighsBySums:
+    """An Aggregator whose weights need sums of numbers over the clients, and no client's own.
+
+    Under secure aggregation each client computes its weight itself: for every sum the clients give
+    number(), of which all of them learn the sum, and then their models are averaged by weight().
+    aggregate() is the same rule for a server that sees the numbers.
+    """
+
+    @property
+    def sums(self) -> int:
+        """The number of sums that come before the average; 0 where its options need more."""
+        return 1
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        """At the client: its numbers >= 0, float64 of any shape, in the sum that follows these."""
+        raise TypeError(f"{type(self).__name__} has no number()")
+
+    def weight(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        """At the client: its weight, a float64 scalar >= 0; the average divides by their sum."""
+        return self.number(client, ()) / sums[0]
+
+
 class ContinuesRun:
     """Marks an Aggregator that starts from a finished run, whose last weights are in
     memory["start_weights"] [N].
@@ -106,6 +142,11 @@ class Histograms:
         The bins (low, high] of [0, 1] are equal; no name where there is nothing to count.
         """
         raise TypeError(f"{type(self).__name__} has no histograms()")
+
+
+def sums_of(rule: Aggregator) -> int:
+    """The number of sums that the weights of a rule need; 0 where they need more, or none."""
+    return rule.sums if isinstance(rule, WeighsBySums) else 0
 
 
 def views_of(local: Local) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ Powers are taken of F_k / max F, which changes nothing but keeps a large q from 
 range.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -27,12 +28,13 @@ from torch import Tensor
 from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average
+from .mixins import ClientPart, WeighsBySums
 from .probes import LossBefore
 from .registry import register
 
 
 @dataclass(frozen=True)
-class QFair(LossBefore):
+class QFair(WeighsBySums, LossBefore):
     """Weights by loss ** q."""
 
     q: Annotated[float, "exponent, >= 0; 0 ignores losses, large follows the worst client"] = 1.0
@@ -59,6 +61,15 @@ class QFair(LossBefore):
             s = 1 / (weights @ h)  # Alg. 2, sum F^q L / sum h
             out[moving] = theta[moving].lerp(out[moving], float(s))
         return out, weights
+
+    @property
+    def sums(self) -> int:
+        """No number with `original`, whose step also needs the length of each update."""
+        return int(self.rule != "original")
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        f = client.columns["loss_before"].double() + 1e-10
+        return f**self.q * client.base if self.rule == "paper" else f**self.q
 
 
 register(

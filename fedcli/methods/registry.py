@@ -73,9 +73,10 @@ class Method:
         train.
         """
         names = self.local.personal_tensors(net)
-        if not (self.adapters and self.adapters.local):
+        staying = self.adapters.staying(net) if self.adapters else ()
+        if not staying:
             return names
-        names += self.adapters.names(net)
+        names += staying
         if all(name in names for name, p in net.named_parameters() if p.requires_grad):
             problem = "nothing would be shared: all that trains stays at the clients"
             raise UsageError(problem, "leave --local-adapters out")

@@ -30,8 +30,13 @@ How we differ, and why:
 - krum is proved for K >= 2f + 3. With fewer clients it is computed all the same, over at least one
   neighbour.
 - norm-clipping has M = norm; 0, the default, takes the median of the round's ||D_k||, as no number
-  suits all networks. Sun et al. then add noise to the model; here --dp-noise adds it at each
-  client.
+  suits all networks. A hostile majority in one round decides that median. With follow, M moves from
+  round to round instead: M <- M exp(-follow (b - 1/2)), with b the share of clients with ||D_k|| <=
+  M, from the lower median of the first round on. This is Algorithm 1, without its noise, of Andrew,
+  Thakkar, McMahan and Ramaswamy, "Differentially private learning with adaptive clipping", NeurIPS
+  2021, arXiv 1905.03871. No round changes M by more than a factor of exp(follow / 2), and as long
+  as most clients are honest, it returns to their lengths.
+- after norm-clipping Sun et al. add noise to the model; here --dp client adds it at each client.
 - distances and norms are those of the trained numbers. Batch-norm statistics are averaged with the
   same weights, under median and trimmed-mean number by number, under norm-clipping with p_k.
 
@@ -138,9 +143,7 @@ class GeometricMedian(Aggregator):
         p = updates.base.cpu()  # [K]
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
         for _ in range(self.iterations):
-            inner = products @ weights  # [K]
-            squared = products.diagonal() - 2 * inner + weights @ inner
-            distances = squared.clamp_min(0).sqrt()  # [K] ||z - theta_k||
+            distances = distances_to_sum(products, weights)  # [K] ||z - theta_k||
             beta = p / distances.clamp_min(self.smallest)  # Alg. 2
             weights = beta / beta.sum()
         weights = weights.to(updates.base.device)
@@ -157,17 +160,32 @@ class NormClipping(Aggregator):
         float,
         "M: length at which an update is cut, >= 0; 0 takes the median of the round's updates",
     ] = 0.0
+    follow: Annotated[
+        float,
+        "eta_C: step from round to round of the M of norm=0 towards the median, in [0, 1]; 0 takes "
+        "each round's own; 0.2 is the source's",
+    ] = 0.0
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         norms = gram(theta, updates).diagonal().sqrt()  # [K] ||D_k||
         norms = norms.to(updates.base.device)
-        longest = self.norm or norms.quantile(0.5)
-        # [K] 1 / max(1, ||D_k|| / M), section 4
-        factors = torch.where(norms > longest, longest / norms, 1.0)
+        longest = self.norm or self._median(norms, memory)
+        factors = shortened(norms, longest)  # [K] 1 / max(1, ||D_k|| / M), section 4
         moved = updates.base * factors  # [K]
         out = average(updates.theta, updates.base)  # [P], of which the buffers stay
         out[: updates.layout.trainable] = moved_towards(theta, updates, moved)
         return out, moved / moved.sum()
+
+    def _median(self, norms: Tensor, memory: Tensors) -> Tensor:
+        """M of this round by the lengths [K] of its updates; remembers that of the next."""
+        if not self.follow:
+            return norms.quantile(0.5)
+        longest = memory.get("longest", lower_median(norms))
+        is_cut = norms > longest
+        share = 1 - is_cut.double().mean()  # b
+        exponent = -self.follow * (share - 0.5)
+        memory["longest"] = longest * exponent.exp()  # Andrew Alg. 1
+        return longest
 
 
 def number(hostile: float, clients: int) -> int:
@@ -182,6 +200,23 @@ def squared_distances(products: Tensor) -> Tensor:
     sums_of_squares = norms[:, None] + norms
     distances = (sums_of_squares - 2 * products).clamp_min(0)
     return distances.fill_diagonal_(0)
+
+
+def distances_to_sum(products: Tensor, shares: Tensor) -> Tensor:
+    """Distances [M] of vectors to the sum of their shares [M], from inner products [M, M]."""
+    inner = products @ shares  # [M]
+    squared = products.diagonal() - 2 * inner + shares @ inner
+    return squared.clamp_min(0).sqrt()
+
+
+def shortened(lengths: Tensor, longest: Tensor | float) -> Tensor:
+    """Factors [K] that leave no vector of these lengths [K] longer than the longest."""
+    return torch.where(lengths > longest, longest / lengths, 1.0)
+
+
+def lower_median(lengths: Tensor) -> Tensor:
+    """The median of lengths [K]; of an even number the smaller one of the middle two."""
+    return lengths.quantile(0.5, interpolation="lower")
 
 
 def blocks(table: Tensor) -> Iterator[slice]:

@@ -17,7 +17,7 @@ the number of pixels, so that the amplitude at 0 is the mean.
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.transforms import normalised, to_pixels
 from ..errors import UsageError
@@ -87,6 +87,17 @@ def refuse_features(net: Network, method: str) -> None:
     if is_frozen(net):
         problem = f"{method} changes images, of which a frozen backbone sees one view"
         raise UsageError(problem, "train the backbone too")
+
+
+def put_before(net: Network, layer: nn.Module, method: str) -> None:
+    """Put a layer before the network. Raises UsageError where it would not see the images."""
+    refuse_features(net, method)
+    if type(net).features is not Network.features:
+        problem = (
+            f"{method} puts a layer before the network, and this one prepares its images itself"
+        )
+        raise UsageError(problem, "--model cnn")
+    net.backbone = nn.Sequential(layer, net.backbone)
 
 
 def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:

@@ -19,6 +19,7 @@ Checked against the authors' code (litian96/TERM), where p_k is 1 / K and losses
 broadcast model; of the paper's text Eq. 2 was seen and Lemma 1 was not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,12 +29,13 @@ from torch import Tensor
 from .contract import Aggregated, ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average
+from .mixins import ClientPart, WeighsBySums
 from .probes import LossBefore
 from .registry import register
 
 
 @dataclass(frozen=True)
-class Tilted(LossBefore):
+class Tilted(WeighsBySums, LossBefore):
     """Weights by image count times exp(t loss)."""
 
     t: Annotated[float, "tilt; 0 is the base, large follows the worst client, below 0 the best"] = (
@@ -46,6 +48,10 @@ class Tilted(LossBefore):
         weights = updates.base * torch.exp(below)  # Lemma 1
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
+
+    def number(self, client: ClientPart, sums: Sequence[Tensor]) -> Tensor:
+        tilted = self.t * client.columns["loss_before"].double()
+        return client.base * torch.exp(tilted)  # Lemma 1
 
 
 register(

@@ -10,7 +10,8 @@ FairLoRA, see methods/fairlora.py.
 w is 1 (LoRA), S [r] (SVD-LoRA), or a mean of the rows of S [G, r] by an image's group shares
 (FairLoRA). The factor that starts at 0 is A, on the side of the input, as in FairLoRA's text and
 code. LoRA itself starts A at random and B at 0; with B of variance 1 the gradients of A are larger
-here.
+here. With a second pair beside it, which stays at its client, y has two such terms: W0, a shared
+and a local adapter.
 Layers are named as timm, torchvision and open_clip name them, and chosen by the end of a name as in
 peft's target_modules: `qkv` is blocks.0.attn.qkv and that of every other block.
 """
@@ -27,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError, nearest
+from ..seeds import derive, seed_torch
 from .clip_text import prompted
 from .network import Groups, Network, exchange, still
 
@@ -38,47 +40,37 @@ READ_BY_OTHERS = nn.MultiheadAttention, nn.TransformerEncoderLayer
 EXAMPLE = "write lora, lora:8, lora:8:16 (rank 8, alpha 16), svd-lora:8 or prompt:4"
 Layer = nn.Linear | nn.Conv2d
 Start = tuple[Tensor | None, Groups | None]  # singular values, and where group shares are read
+ALL = "all"  # in place of a second pair: all adapters stay at their client
+PAIR = "local_pair"  # in names of tensors: the second pair of a layer
 
 
-class Adapted(nn.Module):
-    """A frozen linear layer or convolution with an adapter beside it; the layer's tensors keep
-    their names.
+class LowRank(nn.Module):
+    """Two thin factors for what a layer sees, s ((x A) * w) B.
 
     In a convolution x is what the kernel sees of the image, so `in` is channels times the kernel's
     pixels: A is a convolution like the layer's own to r channels, and B a linear layer over them.
-
-    Args:
-        base: nn.Linear, or an nn.Conv2d of one group that pads with zeros.
-        singular: what S starts with: None for no S, [r], or [G, r].
-        groups: which holds the group shares of a forward pass; with S [G, r] only.
     """
 
-    def __init__(
+    kernel: tuple[int, ...]  # (in,), or (channels, height, width) of a convolution
+    steps: tuple[Any, ...] = ()  # stride, padding and dilation of a convolution
+
+    def begin(
         self,
-        base: Layer,
+        outputs: int,
         rank: int,
         alpha: float,
-        singular: Tensor | None = None,
-        groups: Groups | None = None,
-    ):
-        super().__init__()
-        if isinstance(base, nn.Conv2d):
-            if (base.groups, base.padding_mode) != (1, "zeros"):
-                raise TypeError(f"{base} is not a convolution of one group that pads with zeros")
-            self.steps: tuple[Any, ...] = base.stride, base.padding, base.dilation
-        self.weight = base.weight
-        self.bias = base.bias
-        # (in,), or (channels, height, width) of a convolution
-        self.kernel = tuple(self.weight.shape[1:])
-        for tensor in base.parameters():
-            tensor.requires_grad_(False)
+        singular: Tensor | None,
+        groups: Groups | None,
+    ) -> None:
+        """Make the factors. The arguments are as of Adapted."""
         self.A = nn.Parameter(torch.zeros(math.prod(self.kernel), rank))  # [in, r]
-        self.B = nn.Parameter(torch.randn(rank, len(self.weight)))  # [r, out]
+        self.B = nn.Parameter(torch.randn(rank, outputs))  # [r, out]
         self.S = None if singular is None else nn.Parameter(singular.clone())  # [r] or [G, r]
         self.scale = alpha / rank
         self.groups = groups
 
-    def forward(self, x: Tensor) -> Tensor:
+    def added(self, x: Tensor) -> Tensor:
+        """The term of the layer's output."""
         if len(self.kernel) == 3:
             low = F.conv2d(
                 x,
@@ -86,34 +78,15 @@ class Adapted(nn.Module):
                 None,
                 *self.steps,
             )  # [B, r, H, W]
-            added = F.conv2d(self.weighed(low, 1), self.B.T[:, :, None, None])
-            base = F.conv2d(x, self.weight, self.bias, *self.steps)
+            wide = F.conv2d(self.weighed(low, 1), self.B.T[:, :, None, None])
         else:
-            added = self.weighed(x @ self.A, -1) @ self.B
-            base = F.linear(x, self.weight, self.bias)
-        return base + self.scale * added
+            wide = self.weighed(x @ self.A, -1) @ self.B
+        return self.scale * wide
 
-    @torch.no_grad()
-    def merged(self) -> nn.Module:
-        """A plain layer that computes the same, W = W0 + s (A diag(w) B)^T; not for singular values
-        by group.
-        """
+    def product(self) -> Tensor:
+        """The term of the layer's weight [out, in]; not for singular values by group."""
         low = self.A if self.S is None else self.A * self.S  # [in, r]
-        channels, *side = self.kernel
-        outputs = len(self.weight)
-        with torch.device("meta"):  # its own numbers are never drawn
-            layer: Any = nn.Linear(channels, outputs)
-            if side:
-                layer = nn.Conv2d(
-                    channels,
-                    outputs,
-                    cast(Any, side),
-                    *self.steps,
-                )
-        added = (low @ self.B).T.reshape(self.weight.shape)
-        layer.weight = nn.Parameter(self.weight + self.scale * added)
-        layer.bias = self.bias
-        return layer.train(self.training)
+        return self.scale * (low @ self.B).T
 
     def weighed(self, low: Tensor, dimension: int) -> Tensor:
         """x A times the singular values of each image, where `dimension` is that of the rank."""
@@ -139,6 +112,77 @@ class Adapted(nn.Module):
         if images % len(w):
             raise ValueError(f"{images} images cannot be those of {len(w)} group shares")
         return w.repeat_interleave(images // len(w), 0)
+
+
+class Adapted(LowRank):
+    """A frozen linear layer or convolution with an adapter beside it; the layer's tensors keep
+    their names.
+
+    Args:
+        base: nn.Linear, or an nn.Conv2d of one group that pads with zeros.
+        singular: what S starts with: None for no S, [r], or [G, r].
+        groups: which holds the group shares of a forward pass; with S [G, r] only.
+    """
+
+    def __init__(
+        self,
+        base: Layer,
+        rank: int,
+        alpha: float,
+        singular: Tensor | None = None,
+        groups: Groups | None = None,
+    ):
+        super().__init__()
+        if isinstance(base, nn.Conv2d):
+            if (base.groups, base.padding_mode) != (1, "zeros"):
+                raise TypeError(f"{base} is not a convolution of one group that pads with zeros")
+            self.steps = base.stride, base.padding, base.dilation
+        self.weight = base.weight
+        self.bias = base.bias
+        self.kernel = tuple(self.weight.shape[1:])
+        for tensor in base.parameters():
+            tensor.requires_grad_(False)
+        self.begin(len(self.weight), rank, alpha, singular, groups)
+        self.local_pair: LowRank | None = None
+
+    def add_local(self, rank: int, alpha: float, singular: Tensor | None) -> None:
+        """Put a second pair beside the layer, which stays at its client."""
+        pair = LowRank()
+        pair.kernel = self.kernel
+        pair.steps = self.steps
+        pair.begin(len(self.weight), rank, alpha, singular, None)
+        self.local_pair = pair
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(self.kernel) == 3:
+            base = F.conv2d(x, self.weight, self.bias, *self.steps)
+        else:
+            base = F.linear(x, self.weight, self.bias)
+        shared = base + self.added(x)
+        return shared if self.local_pair is None else shared + self.local_pair.added(x)
+
+    @torch.no_grad()
+    def merged(self) -> nn.Module:
+        """A plain layer that computes the same, W = W0 + s (A diag(w) B)^T; not for singular values
+        by group.
+        """
+        channels, *side = self.kernel
+        outputs = len(self.weight)
+        with torch.device("meta"):  # its own numbers are never drawn
+            layer: Any = nn.Linear(channels, outputs)
+            if side:
+                layer = nn.Conv2d(
+                    channels,
+                    outputs,
+                    cast(Any, side),
+                    *self.steps,
+                )
+        weight = self.weight + self.product().reshape(self.weight.shape)
+        if self.local_pair is not None:
+            weight = weight + self.local_pair.product().reshape(weight.shape)
+        layer.weight = nn.Parameter(weight)
+        layer.bias = self.bias
+        return layer.train(self.training)
 
 
 def plain(rank: int) -> Start:
@@ -283,12 +327,23 @@ class Adapters:
     rank: int = 0
     alpha: float = 0.0  # 0 for the network's default
     layers: str = ""  # as of beside_layers()
-    local: bool = False  # they stay at each client
+    all_local: bool = False  # they stay at each client
+    # low-rank ones beside these, which stay at each client; 0: of the rank or alpha of these
+    local: "Adapters | None" = None
 
     @classmethod
-    def of(cls, text: str, layers: str = "", local: bool = False) -> "Adapters":
-        """KIND, KIND:RANK or KIND:RANK:ALPHA. Raises UsageError."""
-        flag = f"--adapters {text!r:.60}"
+    def of(
+        cls,
+        text: str,
+        layers: str = "",
+        local: str = "",
+        flag: str = "--adapters",
+    ) -> "Adapters":
+        """KIND, KIND:RANK or KIND:RANK:ALPHA. Raises UsageError.
+
+        local: of --local-adapters; "true" is how a run of fedcli 0.1.0 says ALL.
+        """
+        flag = f"{flag} {text!r:.60}"
         kind, *numbers = text.split(":")
         if kind not in KINDS:
             raise UsageError(f"{flag} is unknown", EXAMPLE)
@@ -306,19 +361,47 @@ class Adapters:
         if numbers[1:] and not 0 < alpha < math.inf:
             raise UsageError(f"{flag}: alpha is not above 0", EXAMPLE)
         if layers and kind == "prompt":
-            raise UsageError("--adapter-layers belongs to lora and svd-lora", "leave it out")
-        return cls(kind, rank, alpha, layers, local)
+            raise UsageError("layers= of --adapters is for lora and svd-lora", "leave it out")
+        if local in ("", ALL, "true"):
+            return cls(kind, rank, alpha, layers, bool(local))
+        pair = cls.of(local, flag="--local-adapters")
+        if "prompt" in (kind, pair.kind):
+            sentence = f"--local-adapters {local} needs low-rank adapters on both sides"
+            raise UsageError(sentence, "write --adapters lora:8 --local-adapters lora:4")
+        return cls(kind, rank, alpha, layers, local=pair)
 
     def put(self, net: Network) -> None:
         """Freeze a network and put them in. Raises UsageError where it has no place for them."""
         if self.kind == "prompt":
             prompted(net, self.rank or 4)
             return
-        singular = falling if self.kind == "svd-lora" else plain
-        beside_layers(net, self.rank, self.alpha, singular, self.layers)
+        beside_layers(net, self.rank, self.alpha, self._singular, self.layers)
+        if self.local:
+            # random numbers of their own: all others are as without them
+            with torch.random.fork_rng(devices=[]):
+                seed_torch(derive("local adapters", torch.initial_seed()))
+                self.local._put_beside(net)
 
-    def names(self, net: Network) -> tuple[str, ...]:
-        """Names of their numbers in a network that has them."""
+    @property
+    def _singular(self) -> Callable[[int], Start]:
+        return falling if self.kind == "svd-lora" else plain
+
+    def _put_beside(self, net: Network) -> None:
+        """Put them beside the adapters of a network as their second pair."""
+        for module in list(net.modules()):
+            if isinstance(module, Adapted):
+                shared_rank = module.A.shape[1]
+                rank = self.rank or shared_rank
+                alpha = self.alpha or module.scale * shared_rank
+                values, _ = self._singular(rank)
+                module.add_local(rank, alpha, values)
+
+    def staying(self, net: Network) -> tuple[str, ...]:
+        """Names of those numbers in a network that stay at a client."""
+        if self.local:
+            return tuple(name for name, _ in net.named_parameters() if f".{PAIR}." in name)
+        if not self.all_local:
+            return ()
         low_rank: set[str] = set()
         for name, module in net.named_modules():
             if isinstance(module, Adapted):

@@ -6,12 +6,14 @@ are in topics.toml.
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from .. import console
 from ..comparison.verdict import p_text
+from ..data import units
 from ..errors import UsageError
 from ..metrics import title
 from ..scores import numbers
@@ -111,8 +113,9 @@ def tables(runs: Iterable[tuple[str, RunScores]], topics: Topics = EVERY) -> Ite
     """
     for name, scores in runs:
         if scores.clinical:
-            yield from _of_classes(name or scores.name, scores, topics)
-            yield from _of_all(name or scores.name, scores, topics)
+            of_classes = _of_classes(name or scores.name, scores, topics)
+            for table in chain(of_classes, _of_all(name or scores.name, scores, topics)):
+                yield replace(table, legend=units.worded(table.legend, scores.noun))
 
 
 def read(options: Iterable[str]) -> list[Topic]:

@@ -3,7 +3,7 @@ reference.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from string import ascii_lowercase
 from typing import Any
@@ -26,6 +26,7 @@ from ..metrics import METRICS, title
 from ..printed import percents
 from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
+from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
 from .rows import Rows, shared_parts, systems_of
@@ -59,7 +60,13 @@ SCORE = (
     "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to "
     "{reference}. "
 )
+CERTAIN = (
+    "In brackets: 95 % intervals over test {patients}. Significant: p < 0.05 over these, adjusted "
+    "over the rows (Holm)"
+)
 Remark = tuple[str, str]  # a verdict and its reason
+Change = tuple[str, Difference, Number]  # the images in words, a test, the difference as printed
+UNSURE = {False: ("no significant difference", "from"), True: ("not tested", "against")}
 
 
 def body(comparison: Comparison) -> dict[str, Any]:
@@ -252,26 +259,139 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """A sentence for each score and gap that differs significantly, then one on all others."""
+    """A sentence for each metric and gap that differs significantly, then one on all others."""
     sides = names(comparison)
-    texts = []
-    others = []
-    untested: dict[str, list[str]] = {}  # by the reason
-    for name, row in _rows(comparison):
-        if verdict.is_untested(row):
-            untested.setdefault(row.reason or "", []).append(name)
-        elif row.verdict == INCONCLUSIVE:
-            others.append(name)
-        elif row.verdict is not None:
-            change = _as_printed(row, row.b.mean, row.a.mean, 1)
-            texts.append(_sentence(sides["b"], row, change, f"{sides['a']} in {name}"))
-    if others:
-        pair = f"between {sides['b']} and {sides['a']}"
-        texts.append(f"No significant difference {pair} in {console.listed(others)}.")
-        texts.append(verdict.NOT_EQUAL)
-    for reason, names_of_scores in untested.items():
-        texts.append(f"Not tested in {console.listed(names_of_scores)}: {reason}.")
-    return texts
+    changes = Changes()
+    rows = [(spoken(row.metric), row) for row in comparison.rows if row.version in MODELS]
+    rows += [(name.replace(", ", " in "), row) for name, row in _gaps(comparison)]
+    for metric, row in rows:
+        images = comparison.versions.get(row.version, row.version)
+        points = _as_printed(row, row.b.mean, row.a.mean, 1)
+        changes.add(sides["b"], metric, (images, row, points))
+    return changes.sentences(sides["a"])
+
+
+def answers(
+    tests: Mapping[Where, Sequence[Against]],
+    versions: Mapping[str, str],
+    digits: int = 1,
+) -> list[str]:
+    """Sentences on each system against the reference: a metric on every version of the images.
+
+    tests: of each score the rows of all systems, the reference first. versions: words for versions
+    of the test images. digits: of the scores in the table below.
+    """
+    changes = Changes()
+    rows: Sequence[Against] = ()
+    for where, rows in tests.items():
+        images = versions.get(where.version, where.version)
+        if where.version == AVERAGE:
+            images = f"clean and {versions[MODELS[1]]}"
+        changes.add_all(rows, spoken(where.metric), images, digits)
+    return changes.sentences(rows[0].name, digits) if rows else []
+
+
+class Changes:
+    """Tests of systems against one reference, in sentences.
+
+    by_system: of each system and metric, in words, the tests on some images: the images in words,
+    the test, and the difference as it is printed.
+    """
+
+    def __init__(self) -> None:
+        self.by_system: dict[str, dict[str, list[Change]]] = {}
+        self.rows: list[Difference] = []
+
+    def add(self, system: str, metric: str, change: Change) -> None:
+        """Add a test, unless none could be made."""
+        if change[1].verdict is not None:
+            self.by_system.setdefault(system, {}).setdefault(metric, []).append(change)
+            self.rows.append(change[1])
+
+    def add_all(self, rows: Sequence[Against], metric: str, images: str, digits: int) -> None:
+        """Add the tests of all systems in one score."""
+        mean = next((row.mean for row in rows if row.is_reference), None)
+        for row in rows:
+            points = _as_printed(row, row.mean, mean, digits)
+            self.add(row.name, metric, (images, row, points))
+
+    def sentences(self, reference: str, digits: int = 1) -> list[str]:
+        """A sentence for each system and metric in which some images show a difference; the others
+        are together, for all systems without one in the same metrics. The last says how certain
+        they are.
+        """
+        texts = []
+        scores_by_name: dict[tuple[str, str], list[str]] = {}  # by system and images
+        for name, by_metric in self.by_system.items():
+            for metric, changes in by_metric.items():
+                if all(_is_inconclusive(row) for _, row, _ in changes):
+                    images = console.listed([images for images, _, _ in changes], "or")
+                    scores_by_name.setdefault((name, images), []).append(metric)
+                else:
+                    texts.append(f"{name}: {metric} {_sizes(changes, metric, reference, digits)}.")
+        names_by_score: dict[str, list[str]] = {}
+        for (name, images), metrics in scores_by_name.items():
+            score = console.listed(metrics, "or") + _on(images, "images")
+            names_by_score.setdefault(score, []).append(name)
+        for score, systems in names_by_score.items():
+            difference = f"no significant difference from {reference} in {score}"
+            texts.append(f"{console.listed(systems)}: {difference}.")
+        if names_by_score:
+            texts.append(verdict.NOT_EQUAL)
+        return [*texts, self._certainty()] if texts else []
+
+    def _certainty(self) -> str:
+        """A sentence on the brackets, and on what a significant difference holds for."""
+        largest = max(self.rows, key=lambda row: row.samples or 0)
+        text = CERTAIN.format(patients=units.plural(verdict.noun(largest)))
+        samples = min(row.samples or 0 for row in self.rows)
+        if samples >= verdict.ENOUGH:
+            return f"{text}, and over {largest.over}."
+        trainings = console.counted(samples, "training", "trainings")
+        return f"{text}. With {trainings} of each, other trainings may differ."
+
+
+def _is_inconclusive(row: Difference) -> bool:
+    return row.verdict == INCONCLUSIVE and not verdict.is_untested(row)
+
+
+def _on(images: str, noun: str) -> str:
+    return f" on {images} {noun}" if images else ""
+
+
+def _sizes(changes: Sequence[Change], metric: str, reference: str, digits: int) -> str:
+    """Differences of a metric, the significant ones first, with their intervals."""
+    higher, lower = ("larger", "smaller") if metric.startswith("gap by ") else (HIGHER, LOWER)
+    parts: list[str] = []
+    for images, row, difference in sorted(changes, key=lambda change: _rank(change[1])):
+        points = difference or 0.0
+        unit = "" if parts else " points"
+        size = f"{percents(abs(points), digits)}{unit} {higher if points > 0 else lower}"
+        link = "than"
+        if row.verdict == INCONCLUSIVE:
+            size, link = UNSURE[verdict.is_untested(row)]
+        to = "" if parts else f" {link} {reference}"
+        on = _on(images, "ones" if parts else "images")
+        parts.append(f"{size}{to}{on} ({_in_brackets(row, lower=points < 0)})")
+    return ", ".join(parts)
+
+
+def _rank(row: Difference) -> int:
+    """The place of a difference in its sentence."""
+    return (row.verdict == INCONCLUSIVE) + verdict.is_untested(row)
+
+
+def _in_brackets(row: Difference, *, lower: bool) -> str:
+    """The interval of a difference, of a significant one as its size, and its doubts."""
+    if verdict.is_untested(row):
+        return row.reason or ""
+    if row.verdict == INCONCLUSIVE or row.low is None or row.high is None:
+        return verdict.interval_text(row, 1)
+    low, high = (-row.high, -row.low) if lower else (row.low, row.high)
+    text = f"{percents(low)} to {percents(high)}"
+    if row.verdict == MODELS_ONLY and (row.samples or 0) >= verdict.ENOUGH:
+        text += f"; not over {row.over}"
+    return text
 
 
 def legend(comparison: Comparison) -> str:
@@ -351,60 +471,6 @@ def table_against(
     )
 
 
-def said_against(
-    rows: Iterable[Against],
-    reference: str,
-    score: str,
-    *,
-    intervals: bool = False,
-    digits: int = 1,
-) -> list[str]:
-    """Sentences on systems against the reference, with direction and size, and intervals where
-    there is room for them; those without a significant difference are together. digits: of the
-    scores in a table beside it.
-    """
-    rows = list(rows)
-    base = next((row.mean for row in rows if row.is_reference), None)
-    texts = []
-    others = []
-    for row in rows:
-        difference = _as_printed(row, row.mean, base, digits)
-        interval = f"95 % interval {verdict.interval_text(row, 1)}"
-        if verdict.is_untested(row):
-            texts.append(f"{row.name}: not tested against {reference} in {score}: {row.reason}.")
-        elif row.verdict == INCONCLUSIVE:
-            points = f"{verdict.signed(difference, digits)} points, {interval}"
-            others.append(f"{row.name} ({points})" if intervals else row.name)
-        elif row.verdict:
-            base_score = f"{reference} in {score}"
-            if intervals:
-                base_score += f" ({interval})"
-            texts.append(_sentence(row.name, row, difference, base_score, digits))
-    if others:
-        texts.append(_no_difference(others, reference, score))
-    return texts
-
-
-def _no_difference(names: Sequence[str], reference: str, scores: str) -> str:
-    return f"{console.listed(names)}: no significant difference from {reference} in {scores}."
-
-
-def _sentence(
-    name: str,
-    row: Difference,
-    difference: Number,
-    base_score: str,
-    digits: int = 1,
-) -> str:
-    """A sentence on a significant difference. base_score: the other system and the score, in
-    words.
-    """
-    points = difference or 0.0
-    direction = "higher" if points > 0 else "lower"
-    size = f"{percents(abs(points), digits)} points {direction}"
-    return f"{name}: {size} than {base_score}{_certainty(row)}."
-
-
 def _as_printed(
     row: Difference,
     mean: Number,
@@ -419,22 +485,6 @@ def _as_printed(
     return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
 
 
-def _certainty(row: Difference) -> str:
-    """The end of a sentence on a difference: what it is significant over, and how many trainings
-    that is of.
-    """
-    over = row.over or "seeds"
-    unit = units.plural(row.unit or units.PATIENT)
-    significant = f", significant over test {unit}"
-    if row.verdict != MODELS_ONLY:
-        return f"{significant} and {over}"
-    if row.samples == 1:
-        return f"{significant}; one training each"
-    if (row.samples or 0) < verdict.ENOUGH:
-        return f"{significant}; {row.samples} {over} are too few to judge the method"
-    return f"{significant}, not over {over}"
-
-
 def tests_against(
     tests: Sequence[tuple[str, str, Sequence[Against]]],
 ) -> tuple[list[str], list[ReportTable]]:
@@ -445,27 +495,16 @@ def tests_against(
     it.
     """
     tables: list[ReportTable] = []
-    texts = []
-    scores_by_names: dict[tuple[str, str], list[str]] = {}
+    changes_by_reference: dict[str, Changes] = {}
     for name, reference, rows in tests:
         score = in_words(name)
         tables = [replace(table, legend="") for table in tables]
         tables.append(table_against(rows, score, reference))
-        inconclusive = [
-            row for row in rows if row.verdict == INCONCLUSIVE and not verdict.is_untested(row)
-        ]
-        texts += said_against([row for row in rows if row not in inconclusive], reference, score)
-        others = [row.name for row in inconclusive]
-        if others:
-            key = (console.listed(others), reference)
-            scores_by_names.setdefault(key, []).append(score)
-    for (names, reference), scores in scores_by_names.items():
-        in_scores = scores[0]
-        if len(scores) > 1:
-            in_scores = f"any of {len(scores)} scores: {console.listed(scores)}"
-        texts.append(_no_difference([names], reference, in_scores))
-    if scores_by_names:
-        texts.append(verdict.NOT_EQUAL)
+        changes = changes_by_reference.setdefault(reference, Changes())
+        changes.add_all(rows, score, "", 1)
+    texts = []
+    for reference, changes in changes_by_reference.items():
+        texts += changes.sentences(reference)
     return texts, tables
 
 

@@ -44,13 +44,13 @@ ON_VALIDATION = "on the clients' validation images"
 
 
 def about(rows: Rows) -> list[str]:
-    """The data and whether they are real, the test images, what was asked of all runs alike, and
-    chance.
+    """A sentence each on the data and whether they are real, the test images, what was asked of all
+    runs alike, and chance.
     """
     systems = systems_of(rows)
     guessing = chance(scores_of(systems))
     texts = [_data(systems), _test_images(systems), _shared(systems), guessing]
-    return [" ".join(filter(None, texts))]
+    return [text for text in texts if text]
 
 
 def _shared(systems: Rows) -> str:
@@ -129,11 +129,12 @@ def rules(rows: Rows) -> str:
     systems = systems_of(rows)
     methods_by_rule: dict[str, list[str]] = {}
     for row in sorted(systems, key=lambda row: row.scores.rule == "paper"):  # most follow it
-        if row.scores.rule:
+        if row.scores.rule and not row.own_code:
             method = row.scores.label.partition(",")[0]
             methods_by_rule.setdefault(row.scores.rule, []).append(method)
-    if has_two_rules(systems) or len(methods_by_rule) < 2:
-        return ""
+    own_code = unique(row.own_code for row in systems)
+    if has_two_rules(systems) or len(methods_by_rule) + len(own_code) < 2:
+        methods_by_rule = {}
     parts = []
     for rule, methods in methods_by_rule.items():
         names = unique(methods)
@@ -141,9 +142,10 @@ def rules(rows: Rows) -> str:
         if rule in RULES:
             of_one, of_several = RULES[rule]
             words = of_one if len(names) == 1 else of_several
-        are_rest = rule == "paper" and len(names) > 1
+        are_rest = rule == "paper" and len(names) > 1 and not own_code
         parts.append(f"{'the others' if are_rest else listed(names)} {words}")
-    return f"Methods: {'; '.join(parts)}."
+    parts += own_code
+    return f"Methods: {'; '.join(parts)}." if parts else ""
 
 
 def chance(every: Sequence[RunScores]) -> str:

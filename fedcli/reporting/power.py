@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import manifest
+from ..data import manifest, units
 from ..data.pool import holdings
 from ..errors import UsageError, nearest
 from ..metrics import Task
@@ -50,16 +50,18 @@ def of_manifest(path: Path, name: str) -> Facts:
     return facts
 
 
-def tables(facts: Facts, name: str) -> Iterator[ReportTable]:
-    """Two tables of what of_manifest() gives for a class."""
-    heads: Heads = ["attribute", "group", "images", "patients", f"with {name}"]
+def tables(facts: Facts, name: str, noun: str = units.PATIENT) -> Iterator[ReportTable]:
+    """Two tables of what of_manifest() gives for a class. noun: of the ids of the dataset."""
+    heads: Heads = ["attribute", "group", "images", units.plural(noun), f"with {name}"]
     heads += [Column(f"± {rate}", "points") for rate in (*RATES, "AUC")]
     lines = _lines(
         facts,
         "groups",
         ["group", "images", "patients", "positives", *RATES, "auc"],
     )
-    yield ReportTable.of(f"Expected intervals on test images: {name}", heads, lines, WIDTHS)
+    yield ReportTable.of(
+        f"Expected intervals on test images: {name}", heads, lines, units.worded(WIDTHS, noun)
+    )
     lines = _lines(facts, "gaps", ["first", "second", *RATES])
     if lines:
         heads = ["attribute", "group", "other group"]

@@ -25,6 +25,7 @@ from ..comparison.systems import (
     DRAWN,
     LAST5,
     NOT_THE_METHOD,
+    REFERENCE,
     Scored,
     brief,
     data_options,
@@ -50,6 +51,7 @@ NOT_CHOSEN = "it kept no model that was best on validation"
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
 WITH_GROUP, BLIND = "true group at test", "group-blind"
+CODE = "code"  # the option of code from outside the package, which the legend names
 Options = Mapping[str, Any]
 
 
@@ -93,8 +95,9 @@ class SystemRow(System):
         return joined([scores.get(where) for scores in self.known], self.over)
 
     def cell(self, where: Where, *, doubtful: bool = False) -> Cell:
+        """A number as tables of groups and labels have it, with one digit."""
         value = self.value(where)
-        return percent(value.mean, value.std, doubtful=doubtful)
+        return percent(value.mean, value.std, doubtful=doubtful).rounded(1)
 
     @property
     def runs(self) -> int:
@@ -137,6 +140,13 @@ class SystemRow(System):
             stages = sorted(filter(None, {run.sha256(kind) for run in self.scored}))
             hashes[kind] = stages if len(stages) > 1 else next(iter(stages), None)
         return hashes
+
+    @property
+    def own_code(self) -> str:
+        """The method and the code from outside the package that it is made of; "" of fedcli's."""
+        codes = self.scores.options.get(CODE) or {}
+        files = [brief(codes[half]) for half in self.scores.method.split("+") if half in codes]
+        return f"{self.scores.label.partition(',')[0]} is {', '.join(files)}" if files else ""
 
     @property
     def attributes(self) -> list[str]:
@@ -255,6 +265,16 @@ def scores_of(rows: Iterable[SystemRow]) -> list[RunScores]:
     return list(chain.from_iterable(row.each for row in rows))
 
 
+def led_by(rows: Rows, reference: str) -> list[SystemRow]:
+    """The rows with the system that others are tested against, and its views, first.
+
+    Raises UsageError, as base_of does.
+    """
+    base = base_of(systems_of(rows), reference)
+    paths = next(row.paths for row in rows if row.name == base)
+    return sorted(rows, key=lambda row: row.paths != paths)
+
+
 def base_of(compared: Rows, reference: str) -> str:
     """The name of the system that others are tested against; default: the first.
 
@@ -288,8 +308,9 @@ def rows(
     columns: Sequence[str] = (),
     warned: bool = False,
 ) -> list[SystemRow]:
-    """One row per system, verified first, and below it one per view; warns on stderr of what cannot
-    be compared, unless that was done before (warned).
+    """One row per system, verified first, and below it one per view; those of FedAvg come first,
+    the others in the order of their runs. Warns on stderr of what cannot be compared, unless that
+    was done before (warned).
 
     at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round
     that was best on the clients' validation images. spread: "pooled" or "runs" makes the runs of a
@@ -307,7 +328,9 @@ def rows(
             "partition with --val 0.1, train and evaluate again",
         )
     systems = []
-    for runs in _systems(scored, spread):
+    by_system = _systems(scored, spread)
+    by_system.sort(key=lambda runs: runs[0].scores.method != REFERENCE)
+    for runs in by_system:
         clocks = timing.of_runs([run.path for run in runs]) if minutes else None
         sent = vars(runs[0].scores.bytes)
         row = SystemRow(
@@ -502,13 +525,14 @@ def unlike(
     for key, value in options.items():
         name = last(key)
         rows = same_label if name in DRAWN else same_method
+        others = same_method if name == CODE else systems
         words = name.replace("_", " ")
         # prior bsm, balanced class weights, on qkv
         spellings = (f", {words} {value}", f", {value} {words}", f", on {value}")
         in_label = any(spelling in label for spelling in spellings)
         if name == "rule" or value == OWN or rows is None or in_label:
             continue
-        if is_named(value, [row.get(key) for row in rows], [row.get(key) for row in systems]):
+        if is_named(value, [row.get(key) for row in rows], [row.get(key) for row in others]):
             differences.append(f"{key}={brief(value)}")
     return differences
 

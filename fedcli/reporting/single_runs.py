@@ -3,6 +3,7 @@ model at the other clients, and of the last round's model adapted to the test im
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from .. import printed
@@ -68,7 +69,7 @@ def by_group(run: Scored, metric: str = "") -> Iterator[ReportTable]:
     words = numbers.versions([scores])
     seed = "" if run.seed is None else f"seed {run.seed}"
     facts = [scores.name, seed, _rounds_in_words(run, metric)]
-    caption = f"{', '.join(filter(None, facts))}: {title(metric)} in %, 95 % interval"
+    caption = f"{', '.join(filter(None, facts))}: {title(metric)} in %"
     for attribute, versions in scores.groups.items():
         images = "scored images" if scores.unscored else "images"
         columns = [attribute, images, *[words.get(version, version) for version in versions]]
@@ -79,9 +80,10 @@ def by_group(run: Scored, metric: str = "") -> Iterator[ReportTable]:
         lines = []
         for group, size in scores.members(attribute, [metric]).items():
             lines.append(_group_line(run, where._replace(group=group), size))
-        yield ReportTable.of(
-            f"{caption}, by {attribute}", columns, [*lines, *_gap_lines(run, where)]
-        )
+        has_interval = any(" to " in text for text in chain(*lines))
+        interval = ", 95 % interval" if has_interval else ""
+        heading = f"{caption}{interval}, by {attribute}"
+        yield ReportTable.of(heading, columns, [*lines, *_gap_lines(run, where)])
 
 
 def worst_groups(run: Scored) -> Iterator[str]:

@@ -15,20 +15,20 @@ from typing import Any
 from .. import console
 from ..comparison.cautions import levelling_down
 from ..comparison.systems import BEST, LAST5, grouped
-from ..comparison.tested import Leads, order
-from ..comparison.verdict import ENOUGH, SIGNIFICANT
+from ..comparison.tested import Leads, can_test, order
+from ..comparison.verdict import ENOUGH, SIGNIFICANT, Against
 from ..data import units
 from ..errors import UsageError, nearest
-from ..metrics import RESAMPLED
 from ..printed import fixed
 from ..scores import numbers, views
-from ..scores.parts import AVERAGE, MODELS
+from ..scores.parts import MODELS
 from ..scores.table import Number, Where
 from . import comparison, head, writers
 from .columns import Value
 from .rows import (
     Rows,
     SystemRow,
+    compared,
     gap_in_points,
     has_two_rules,
     notes,
@@ -52,10 +52,6 @@ MODELS_ALONE = (
     "{level:g}, Bonferroni); {trained} each."
 )
 UNTESTED = "{mark}: the best of the column{among}, not tested."
-SIGNIFICANTLY = (
-    f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the "
-    "rows (Holm)."
-)
 GROUPS = {
     "worst": "worst: the group that scores lowest",
     "gap": "gap: the best group minus the worst",
@@ -107,8 +103,8 @@ class ScoresReport:
 
     whole: all columns in one table, under their ids. about: what all rows share. measured: what the
     numbers are.
-    verdicts: which rows differ from the first, and by how much; levelled: whose gap is smaller as
-    no group gained.
+    tests: of the scores that are shown, of each system against the first one; verdicts: these in
+    words; levelled: whose gap is smaller as no group gained.
     legends: a line for each sign, for tests and for methods. captions: of each table what it shows,
     and what the first has not said.
     """
@@ -118,6 +114,7 @@ class ScoresReport:
     tables: Sequence[ReportTable]
     about: Sequence[str]
     measured: Sequence[str]
+    tests: Mapping[Where, Sequence[Against]]
     verdicts: Sequence[str]
     levelled: Sequence[str]
     notes: Sequence[str]
@@ -161,19 +158,20 @@ def report(
     filled = [*scores, *_costs(rows)]
     whole = _table("", names, [row.scores.rule for row in rows], filled)
     tables = _parts(short_rows, filled)
-    verdicts = []
+    tests = {}
     if not long_names:
-        verdicts = _verdicts(
-            short_rows,
-            leads,
-            tables[0].digits if tables else 1,
-        )
-    data = head.about(rows)
+        tests = _tests(compared(short_rows), [column.where for column in scores], leads)
+    verdicts = comparison.answers(
+        tests,
+        numbers.versions(scores_of(rows)),
+        tables[0].digits if tables else 1,
+    )
+    subject, *details = head.about(rows)
     measured = head.columns_in_words(rows, [column.where for column in scores])
     captions = []
-    shared = [*data, *measured, *verdicts]
+    shared = [f"Scores on {subject}", *details, *measured]
     for table in tables:
-        legend = _legend(rows, table, leads, best, tested=bool(verdicts))
+        legend = _legend(rows, table, leads, best)
         captions.append([line for line in legend if line not in shared])
         if table is tables[0]:
             captions[0] = shared = shared + captions[0]
@@ -182,12 +180,13 @@ def report(
         rows=rows,
         whole=whole,
         tables=tables,
-        about=data,
+        about=[" ".join([subject, *details])],
         measured=measured,
+        tests=tests,
         verdicts=verdicts,
         levelled=levelled,
         notes=[*notes(short_rows), *levelled],
-        legends=_legend(rows, whole, leads, best, tested=bool(verdicts)),
+        legends=_legend(rows, whole, leads, best),
         captions=captions,
     )
 
@@ -204,12 +203,12 @@ def render(rows: Rows, format: str) -> str:
         return _json(tabled)
     remarks = [f"Note: {note}." for note in tabled.notes]
     if format == "latex":
-        return writers.latex(tabled.tables, tabled.captions, remarks)
-    parts = [*tabled.about, *tabled.measured]
+        return writers.latex(tabled.tables, tabled.captions, [*tabled.verdicts, *remarks])
+    parts = [*tabled.about, *tabled.measured, "\n".join(tabled.verdicts)]
     for table in tabled.tables:
         title = f"{table.title}:" if table.title else ""
         parts += [title, writers.markdown(table), table.legend]
-    parts.append("\n".join([*tabled.verdicts, *tabled.legends, *remarks]))
+    parts.append("\n".join([*tabled.legends, *remarks]))
     text = "\n\n".join(filter(None, parts))
     return console.printable(f"{text}\n")
 
@@ -245,9 +244,7 @@ def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
     """
     column = filled.column
     where = filled.where
-    # the paired tests are of scores of all images of a version
-    is_overall = bool(where.version) and where == Where(where.version, metric=where.metric)
-    has_test = is_overall and where.metric in RESAMPLED
+    has_test = _is_overall(where) and can_test(where.metric)
     cells = []
     for row in rows:
         value = row.cells.get(column.key, Value(None))
@@ -266,28 +263,28 @@ def _cells(rows: Rows, filled: _Filled, leads: Leads) -> list[Cell]:
     return mark(column, cells, [row.comparable for row in rows], is_better)
 
 
-def _verdicts(rows: Rows, leads: Leads, digits: int) -> list[str]:
-    """Sentences on the metrics shown by default, of each row against the first of the same data and
-    rounds.
-
-    digits: behind the point of the scores in the table.
+def _tests(
+    rows: Rows,
+    wheres: Iterable[Where],
+    leads: Leads,
+) -> dict[Where, list[Against]]:
+    """Tests of every system against the first one in the scores of all images that are shown: on
+    each version of the images, or on both together where only that is shown.
     """
-    rows = systems_of(rows)
-    reference = rows[0]
-    systems = {row.name: row.scored for row in rows if row.comparable == reference.comparable}
-    if len(systems) < 2 or leads.samples is None or reference.at != LAST5:
-        return []
-    version, corrupted = MODELS
-    images = "on clean images"
-    if all(corrupted in row.scores.versions for row in rows):
-        version = AVERAGE
-        images = "(both)"
-    sentences = []
-    for metric in reference.scores.usual:
-        tests = order(systems, reference.name, metric, version)
-        score = f"{comparison.spoken(metric)} {images}"
-        sentences += comparison.said_against(tests, reference.name, score, digits=digits)
-    return sentences
+    if len(rows) < 2 or leads.samples is None or rows[0].at != LAST5:
+        return {}
+    systems = {row.name: row.scored for row in rows}
+    tested = [where for where in wheres if _is_overall(where) and can_test(where.metric)]
+    of_models = [where for where in tested if where.version in MODELS]
+    tests = {}
+    for where in of_models or tested:
+        tests[where] = order(systems, rows[0].name, where.metric, where.version)
+    return tests
+
+
+def _is_overall(where: Where) -> bool:
+    """Tell whether a score is of all images of a version: of others there are no paired tests."""
+    return bool(where.version) and where == Where(where.version, metric=where.metric)
 
 
 def _levelled(rows: Rows, leads: Leads) -> list[str]:
@@ -442,12 +439,10 @@ def _legend(
     whole: ReportTable,
     leads: Leads,
     best: str,
-    *,
-    tested: bool,
 ) -> list[str]:
-    """A legend of the marks, of columns that not every table has, of tests and of methods.
+    """A legend of the marks, of columns that not every table has, and of methods.
 
-    best: how the best is marked. tested: whether sentences say what is significant.
+    best: how the best is marked.
     """
     keys = " ".join(column.key or column.name for column in whole.columns)
     cells = [cell for row in whole.rows for cell in row]
@@ -461,7 +456,6 @@ def _legend(
         OWN: "own model" in keys,
         BYTES: DOWN in keys,
         VIEWS: any(row.view for row in rows),
-        SIGNIFICANTLY: tested,
         head.rules(rows): True,
     }
     noun = rows[0].scores.noun

@@ -13,6 +13,7 @@ from ..io.csv_text import csv_text
 from ..system import terminal
 from .table import DAGGER, Cell, Column, ReportTable
 
+ONE_COLUMN = 4  # columns of a table that fit into one of two columns of a page
 STAR = " *"  # behind the best of a column, where there is no bold
 TEX_OF = str.maketrans(
     {
@@ -24,6 +25,11 @@ TEX_OF = str.maketrans(
         "−": "$-$",
         "<": "$<$",
         ">": "$>$",
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+        "×": r"$\times$",
+        "↓": r"$\downarrow$",
+        "→": r"$\rightarrow$",
         "*": r"$\ast$",
         DAGGER: r"$^\dagger$",
     }
@@ -104,40 +110,51 @@ def titled(table: ReportTable) -> str:
 
 def latex(
     tables: Iterable[ReportTable],
-    captions: Iterable[Sequence[str]],
+    texts_of_tables: Iterable[Sequence[str]],
     remarks: Iterable[str],
 ) -> str:
     """Tables of a paper, with rules of the package booktabs and the best in bold.
 
-    captions: of each table, behind its title; all but the first refer to it. remarks: comments for
-    the author below.
+    A table that is too wide for a page becomes several. texts_of_tables: of each table behind its
+    title; the first text of all is the caption, the others are notes below, where all tables but
+    the first refer to it. remarks: comments for the author at the end.
     """
     lines = ["% needs \\usepackage{booktabs}"]
     labels: list[str] = []
     counts = Counter[str]()
-    for table, texts in zip(tables, captions):
+    for table, texts in zip(tables, texts_of_tables):
         kind = "groups" if table.title else "scores"
-        counts[kind] += 1
-        label = kind
-        if counts[kind] > 1:
-            label += f"-{counts[kind]}"
-        caption = _caption([table.title, *texts, table.legend])
-        if labels:
-            caption += f" Runs, numbers and signs as in Table~\\ref{{tab:{labels[0]}}}."
-            lines.append("")  # a paragraph of its own
-        labels.append(label)
-        lines += ["\\begin{table}", "\\centering"]
-        lines += [f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}"]
+        caption, *notes = [*filter(None, [table.title, *texts, table.legend]), ""]
         for part in _parts(table):
-            lines += _tabular(part)
-        lines.append("\\end{table}")
+            counts[kind] += 1
+            label = kind
+            if counts[kind] > 1:
+                label += f"-{counts[kind]}"
+            below = _sentences(notes)
+            if labels:
+                below += f" Runs, numbers and signs as in Table~\\ref{{tab:{labels[0]}}}."
+                lines.append("")  # a paragraph of its own
+            labels.append(label)
+            lines += _float(part, _sentences([caption]), below.lstrip(), label)
+            notes = []
     for remark in remarks:
         lines.append(f"% {printable(' '.join(remark.split()))}")
     return "\n".join([*lines, ""])
 
 
-def _caption(texts: Iterable[str]) -> str:
-    """The texts as sentences."""
+def _float(table: ReportTable, caption: str, notes: str, label: str) -> list[str]:
+    """A table within a column of a page, or over both where it is wider."""
+    environment = "table" if len(table.columns) <= ONE_COLUMN else "table*"
+    lines = [f"\\begin{{{environment}}}", "\\centering"]
+    lines += [f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}", "\\small"]
+    lines += _tabular(table)
+    if notes:
+        lines.append(f"\\par\\smallskip\\parbox{{\\linewidth}}{{\\footnotesize {notes}}}")
+    return [*lines, f"\\end{{{environment}}}"]
+
+
+def _sentences(texts: Iterable[str]) -> str:
+    """The texts as sentences, in LaTeX."""
     sentences = []
     for text in filter(None, texts):
         sentences.append(text if text.endswith((".", "!", "?")) else f"{text}.")

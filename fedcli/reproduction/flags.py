@@ -38,9 +38,9 @@ def flags(stage: str) -> dict[str, Option]:
     """The flags of a stage that a recipe may set, by name as typed and without the dashes."""
     flags = {}
     for option in STAGES[stage].declared():
-        if option.flag.local or option.flag.argument or option.typed in _of_later(stage):
+        if option.flag.local or option.flag.argument or option.key in _of_later(stage):
             continue
-        flags[option.typed] = option
+        flags[option.key] = option
     return flags
 
 
@@ -48,7 +48,7 @@ def _of_later(stage: str) -> list[str]:
     """The flags of prepare that later stages have."""
     if stage != "prepare":
         return []
-    return [option.typed for option in STAGES[stage].marked("later")]
+    return [option.key for option in STAGES[stage].marked("later")]
 
 
 def checked(stage: str, values: Flags) -> Flags:
@@ -121,7 +121,7 @@ def _check_flag(stage: str, name: str, value: Any) -> None:
     if name in _of_later(stage):
         hint = "write it under partition or corrupt"
         raise UsageError(f"{stage} takes no {name} in a recipe", hint)
-    if name in {option.typed for option in STAGES[stage].declared() if option.flag.local}:
+    if name in {option.key for option in STAGES[stage].declared() if option.flag.local}:
         raise UsageError(f"{stage} takes no {name} in a recipe", "fedcli reproduce sets it itself")
     options = flags(stage)
     if name not in options:

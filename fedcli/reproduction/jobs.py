@@ -83,7 +83,7 @@ def devices(
 def spread(
     device: str,
     jobs: int | None,
-    at_once: int | None,
+    at_once: int | None = None,
 ) -> tuple[str, ...]:
     """The device of each of so many processes, of one on each GPU where no number is given."""
     gpus = max(torch.cuda.device_count(), 1) if device == "cuda" else 1
@@ -132,7 +132,7 @@ def _at_once(cells: list[RecipeCell]) -> int:
 
 
 def _needs_all_cores(plan: TrainOptions) -> bool:
-    if plan.engine or plan.at_once or plan.sites:
+    if plan.engine or plan.jobs or plan.sites:
         return True
     if resolve(plan.method or "").module == "__main__":
         return True

@@ -194,6 +194,7 @@ def _row(
             ours,
             published,
             scale=scale,
+            spread=spread,
             sure=is_sure,
         )
     paths = {}

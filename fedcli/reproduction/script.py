@@ -14,7 +14,7 @@ from ..io.locks import scratch
 from ..options import Options
 from .expand import RecipeCell, stages_of
 from .flags import PLACEHOLDER, placeholder, variable
-from .recipe import Recipe
+from .recipe import Recipe, recipes_folder
 
 Paths = dict[tuple[Options, ...], str]  # the path that a chain made, or the variable that holds it
 LONGEST_NAME = 80
@@ -48,7 +48,7 @@ class Script:
         count = console.counted(len(self.cells), "cell", "cells")
         title = f"{self.recipe.title}: {count}"
         lines = self._head(self.cells, title)
-        lines += self._samples()
+        lines += self._samples() + self._files()
         if len(self.devices) == 1:
             for cell in self.cells:
                 lines.append(self._title(cell))
@@ -86,7 +86,7 @@ class Script:
     def _write_into(self, folder: Path) -> None:
         paths = Paths()
         lines = self._head(self.cells, f"{self.recipe.title}: the data of all cells")
-        lines += self._samples()
+        lines += self._samples() + self._files()
         for cell in self.cells:
             lines += self._data(cell, paths)
         write_text(folder / "data.sh", _joined(lines))
@@ -113,6 +113,20 @@ class Script:
         for name, folder in self.samples.items():
             command = shlex.join(["fedcli", "datasets", name, "--make-sample", folder])
             lines.append(f"[ -d {shlex.quote(folder)} ] || {command}")
+        return lines
+
+    def _files(self) -> list[str]:
+        """Lines that write files of the recipes' folder, such as an augmentation, below the work
+        folder, so that the script needs no folder of the machine that it was made on."""
+        augments = {str(cell.train.augment) for cell in self.cells}
+        paths = [Path(text) for text in augments if text.startswith(str(recipes_folder()))]
+        lines = []
+        for path in sorted(paths):
+            target = _shared(str(path), self.work)
+            copy = shlex.quote(target)
+            text = path.read_text(encoding="utf-8")
+            text = text.rstrip("\n")
+            lines += [f'mkdir -p "$(dirname {copy})"', f"cat > {copy} <<'END'", text, "END"]
         return lines
 
     def _title(self, cell: RecipeCell) -> str:
@@ -176,7 +190,12 @@ def _command(options: Options, source: str, work: Path) -> str:
         options = options.reading(source)
     folder: dict[str, Any] = {"work": work}
     words = replace(options, **folder).argv()
-    return " ".join(["fedcli", *(_quoted(word) for word in words)])
+    return " ".join(["fedcli", *(_quoted(_shared(word, work)) for word in words)])
+
+
+def _shared(word: str, work: Path) -> str:
+    """A word in which files of the recipes' folder are those that the script writes."""
+    return word.replace(str(recipes_folder()), str(work / "recipes"))
 
 
 def _quoted(word: str) -> str:

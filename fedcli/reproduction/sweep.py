@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .. import console, extensions
 from ..common_options import WORK
-from ..data import manifest, shared_patients
+from ..data import manifest, shared_patients, units
 from ..data.not_chosen import SWEEPS
 from ..data.partition.held_out import sites
 from ..errors import FedcliError, UsageError, nearest
@@ -408,9 +408,10 @@ def held_out_tables(
     titles = [f"{site} [{members[site].count}]" if site in members else site for site in left_out]
     columns += table.heads(*titles, unit="%")
     body = manifest.read(dataset, "dataset", whole=True).body
+    legend = units.worded(LEGEND, units.noun(body["unit"]))
     for metric in Task.of_body(body).usual:
         rows = [_held_out_row(run, attribute, metric, list(left_out)) for run in runs]
-        yield table.ReportTable(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
+        yield table.ReportTable(f"Trained without, tested on: {metric}", columns, rows, legend)
 
 
 def _scored_without(

@@ -18,6 +18,7 @@ from ..methods import METHODS, Method
 from ..methods.contract import Local
 from ..methods.helpers import is_frozen
 from ..methods.mixins import GroupViews, views_of
+from ..models.adapted import PAIR
 from ..models.layout import Layout
 from .features import FeatureTables, fed_features, folder_for
 from .initial import data_of, of_one_site
@@ -154,10 +155,9 @@ def save_model(
     """Write the global model by tensor name, and what each client keeps of its own.
 
     counts: images of every client, in roster order. Where tensors never leave the
-    clients, the global model holds their mean by image count, which is for scoring only and is sent
-    to nobody.
+    clients, the global model holds mean_own(), which is for scoring only and is sent to nobody.
     """
-    model = layout.named(theta, mean_own(clients, counts))
+    model = layout.named(theta, mean_own(layout, clients, counts))
     tensors = {f"model/{name}": tensor for name, tensor in model.items()}
     for row, client in enumerate(counts):  # in roster order: equal bytes
         memory = clients.get(client, {})
@@ -168,14 +168,30 @@ def save_model(
     write_tensors(path, tensors)
 
 
-def mean_own(clients: Mapping[str, ClientState], counts: dict[str, int]) -> torch.Tensor | None:
-    """The mean by image count of the numbers [Q] that stay at clients; None without any."""
+def mean_own(
+    layout: Layout, clients: Mapping[str, ClientState], counts: dict[str, int]
+) -> torch.Tensor | None:
+    """The mean by image count of the numbers [Q] that stay at clients; None without any.
+
+    A second pair of adapters adds nothing in it: the model of all is the one without it, also where
+    sites keep all such pairs.
+    """
     tensors = {}
     for client in counts:
         memory = clients.get(client, {})
         if "own" in memory:
             tensors[client] = memory["own"]
-    return _mean(tensors, counts) if tensors else None
+    if not tensors:
+        others = [name for name in layout.own_shapes if f".{PAIR}." not in name]
+        return None if others or not layout.own_shapes else layout.own_start
+    mean = _mean(tensors, counts)
+    start = 0
+    for name, shape in layout.own_shapes.items():
+        end = start + shape.numel()
+        if name.endswith(f".{PAIR}.A"):
+            mean[start:end] = 0
+        start = end
+    return mean
 
 
 def _mean(tensors: Tensors, counts: dict[str, int]) -> torch.Tensor:

@@ -56,7 +56,7 @@ def noise(options: TrainOptions) -> str:
 
 
 def covered(method: Method) -> bool:
-    """Tell whether --dp-sgd covers all that a method takes from images."""
+    """Tell whether --dp image covers all that a method takes from images."""
     rule = type(method.aggregator)
     measures_global = rule.measure_global != Aggregator.measure_global
     measures_local = rule.measure_local != Aggregator.measure_local
@@ -231,7 +231,7 @@ NO_PRIVATE = ", ".join(name for name, method in METHODS.items() if covered(metho
 SEVERAL_LABELS = ", ".join(m.name for m in METHODS.values() if _takes_several_labels(m))
 UNCOVERED = Rule(
     lambda _o, m, _d: not covered(m),
-    "{m.name} takes more from images than --dp-sgd covers",
+    "{m.name} takes more from images than --dp image covers",
     f"methods that fit: {NO_PRIVATE}, and their pairs",
 )
 RULES = (
@@ -263,27 +263,27 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.momentum and o.optimizer != "sgd",
-        "--momentum belongs to sgd",
-        "add --optimizer sgd",
+        "momentum is of --optimizer sgd",
+        "write --optimizer sgd:momentum={o.momentum}",
     ),
     Rule(
         lambda o, *_: o.nesterov and not o.momentum,
-        "--nesterov is a kind of momentum",
-        "add --optimizer sgd --momentum 0.9",
+        "nesterov is a kind of momentum",
+        "write --optimizer sgd:momentum=0.9,nesterov",
     ),
     Rule(
         lambda o, *_: not noise(o) and changed(o, "dp_clip", "dp_delta"),
-        "{culprit} belongs to --dp-noise or --dp-sgd",
-        "add --dp-noise 20 for clients, or --dp-sgd 1 for single images",
+        "{culprit} has no effect without noise",
+        "write --dp client:20 for clients, or --dp image:1 for single images",
     ),
     Rule(
         lambda o, *_: o.dp_sgd and o.dp_noise,
-        "--dp-sgd and --dp-noise are two accounts, of an image and of a client",
+        "--dp client and --dp image are two accounts, of a client and of an image",
         "give one of them",
     ),
     Rule(
         lambda o, *_: o.dp_sgd and changed(o, "prior", "class_weights", "sampling"),
-        "{culprit} reads the client's labels, which --dp-sgd does not cover",
+        "{culprit} reads the client's labels, which --dp image does not cover",
         "leave {culprit} out",
     ),
     Rule(
@@ -343,7 +343,7 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.single_site and o.dp_noise,
-        "--dp-noise is on what clients send, and --single-site sends nothing",
+        "--dp client is on what clients send, and --single-site sends nothing",
         "leave one out",
     ),
     Rule(
@@ -351,7 +351,7 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.dp_sgd and o.precision != "fp32",
-        "--dp-sgd computes in fp32, not in {o.precision}",
+        "--dp image computes in fp32, not in {o.precision}",
         "leave --precision out",
     ),
     Rule(
@@ -437,7 +437,7 @@ def adapted(method: Method, options: Mapping[str, Any]) -> Method:
     if not kind:
         return method
     layers = options.get("adapter_layers", "")
-    local = options.get("local_adapters", False)
+    local = options_of.text(options.get("local_adapters", ""))
     return replace(method, adapters=Adapters.of(kind, layers, local))
 
 

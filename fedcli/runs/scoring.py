@@ -97,7 +97,7 @@ class Scoring:
         """Logits [N, C] of the global model."""
         layout = self.federation.layout
         layout.load(scored_model(self.federation.method.aggregator, state.theta, state.server))
-        own_numbers = mean_own(state.clients, self.federation.counts)
+        own_numbers = mean_own(layout, state.clients, self.federation.counts)
         if own_numbers is not None:
             layout.load_own(own_numbers)  # not those of the client that trained last
         return logits(self.federation.net, shard, self.federation.method.local)

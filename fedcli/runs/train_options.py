@@ -74,12 +74,6 @@ class TrainOptions(Training):
     set: Annotated[
         Mapping[str, object], "an option of the method; may be repeated", OF_METHOD, COMMON
     ] = field(default_factory=dict, hash=False)
-    server_optimizer: Annotated[
-        Literal["none", "momentum", "adam", "yogi", "adagrad"],
-        "optimizer of the server's step along the mean update, for methods that average; the same "
-        "as METHOD+fedavgm, +fedadam, +fedyogi or +fedadagrad",
-        Flag(panel=METHOD, recorded=False),
-    ] = "none"
     model: Annotated[
         str,
         "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or "
@@ -107,20 +101,36 @@ class TrainOptions(Training):
     adapters: Annotated[
         str,
         "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, "
-        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network",
+        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network; behind it :layers=NAMES, "
+        "the layers that get low-rank adapters, by the ends of their names, such as "
+        "lora:8:layers=qkv,proj; default: all",
         Flag("KIND", panel=NETWORK, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[
         str,
         "layers that get low-rank adapters, by the ends of their names, such as qkv,proj; default: "
         "all",
-        Flag("NAMES", panel=NETWORK, label="on {}", recorded="on"),
+        Flag(
+            typed="layers",
+            panel=NETWORK,
+            label="on {}",
+            recorded="on",
+            within="adapters",
+        ),
     ] = ""
     local_adapters: Annotated[
-        bool,
-        "adapters stay at each client; all else that trains is shared",
-        Flag(panel=NETWORK, label="local adapters", recorded="on"),
-    ] = False
+        str,
+        "adapters that stay at each client: lora:RANK and the like, a second pair beside those of "
+        "--adapters, which are shared; or all, those of --adapters",
+        Flag(
+            "KIND|all",
+            panel=NETWORK,
+            label="local adapters {}",
+            recorded="on",
+            alone="all",
+            follows="all|(svd-)?lora(:.*)?",
+        ),
+    ] = ""
     then: Annotated[
         str | None,
         "a second stage from the finished model: crt or ccvr",
@@ -158,14 +168,18 @@ class TrainOptions(Training):
         Flag("FILE", local=True, panel=REAL_SITES, access="reads"),
     ] = ()
     timeout: Timeout = 600.0
-    jobs: Annotated[int | None, "short for --engine pool:N, >= 1", EXECUTION] = None
-    at_once: Annotated[int | None, "short for --engine streams:N, >= 1", EXECUTION] = None
+    jobs: Annotated[
+        int | None,
+        "clients at a time, >= 1: short for --engine pool:N, or streams:N on a GPU; where several "
+        "runs are trained, runs at a time",
+        EXECUTION,
+    ] = None
     min_clients: Annotated[
         int, "least number of sites that must answer in a round, >= 0; 0: all", AT_SITES
     ] = 0
     checkpoint_every: Annotated[
         int,
-        "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time",
+        "rounds between saved states, >= 0; 0: as often as fits into 2 % of the time",
         # it decides no byte, but may be in a recipe
         Flag(panel=MACHINE, recorded=False, marks=("again", "second")),
     ] = 0

@@ -240,7 +240,7 @@ class ReportOptions(Options):
     panel: ClassVar[str] = OUTPUT
     runs: Annotated[
         Sequence[Source],
-        "runs or scores, or names or methods; default: every run under --work",
+        "runs or scores, or names or methods; default: the newest under --work and all on its data",
         RUNS,
     ] = ()
     _: KW_ONLY
@@ -294,8 +294,8 @@ class ReportOptions(Options):
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[
         str,
-        "of html: test all others against this one, which also is the reference of the mCE after "
-        "`evaluate --corrupt`; default: the first",
+        "test all others against this one, which is the first row and the reference of the mCE "
+        "after `evaluate --corrupt`; default: FedAvg, or the first",
         Flag("METHOD"),
         COMMON,
     ] = ""
@@ -308,6 +308,11 @@ class ReportOptions(Options):
         "explains",
         Flag("MEASURE"),
     ] = None
+    samples: Annotated[
+        bool,
+        "of html: also training images of each client and class, clean and corrupted, at the head "
+        "of the page; images of patients then leave this machine with it",
+    ] = False
     section: Annotated[
         Sequence[str],
         "also this section of an installed package; may be repeated",

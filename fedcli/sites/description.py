@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies, shared_patients, units
+from ..data.corruption import attack as attacks
 from ..data.image_counts import MOST_IMAGES
 from ..data.quality import NAMES
 from ..data.quality import cells as in_cells
@@ -108,6 +109,11 @@ def describe(
         raise SiteError(
             f"images of {body['dataset']} have several labels, and sites count one class per image",
             "train where the images are together, or prepare a dataset of one label per image",
+        )
+    if attacks.is_joint(body):
+        raise SiteError(
+            f"clients of {data} attack by what the others send, which no site sees",
+            "train where the images are together, or attack by --kind sign-flip",
         )
     counts = {}
     for column, clients in image_counts.of_manifest(data).items():

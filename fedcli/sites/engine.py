@@ -17,18 +17,18 @@ from torch import Tensor
 from .. import console
 from ..federation.client import Absent, ClientReport, ClientTask
 from ..federation.engines.wire import Arrays, Message, pack, to_arrays
+from ..methods.mixins import sums_of
 from ..runs.assembly import PlannedFederation
 from .answers import Lengths, counts, description, odd_ones, of_site
 from .answers import report as report_of
 from .description import GOES_ON, SAME, Described, SiteError, versions
-from .site import BEGIN, SCORE, START, TRAIN
+from .site import BEGIN, SCORE, START, TRAIN, WEIGH
 from .tallies import Answer
 from .transport.frames import digest, plain
-from .transport.relay import SUM
+from .transport.relay import LOSS, MODELS, NUMBERS, SUM, TOTAL, UPDATE, WEIGHED
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
 NO_ANSWER = "it did not answer"
-LOSS, UPDATE = "loss", "update"  # in the answer of a sum
 Reply = Message | str  # or a sentence on why there is no answer
 Errors = dict[str, SiteError]  # site -> why it is left out
 # Carries messages (client, message) of different clients, and yields (client, reply) in any order,
@@ -223,28 +223,56 @@ class Sites:
 
 
 class SummedSites(Sites):
-    """Asks all sites of a round for one sum, which a job masks at each site and adds.
+    """Asks all sites of a round for sums, which a job masks at each site and adds.
 
     See secagg.py. A report then holds the mean of all clients' models in place of its own, which
-    gives the same global model under a rule that takes no more than that mean.
+    gives the same global model under a rule that takes no more than that mean. Under a rule that
+    weighs by sums (mixins.WeighsBySums) it is the global model, weighed at the sites.
     """
 
     def __call__(self, tasks: list[ClientTask]) -> Iterator[ClientReport | Absent]:
         clients = [task.client for task in tasks]
-        largest = max(self.federation.counts[client] for client in clients)
-        self.sum = {"clients": clients, "largest": largest}
+        images = [self.federation.counts[client] for client in clients]
+        self.sums = sums_of(self.federation.method.aggregator)
+        self.sum = {
+            "clients": clients,
+            "images": sum(images),
+            "largest": max(images),
+            "before": 0,
+            "of": NUMBERS if self.sums else MODELS,
+        }
         return super().__call__(tasks)
 
     def _message(self, task: ClientTask) -> Message:
         scalars, arrays = super()._message(task)
         return {**scalars, SUM: self.sum}, arrays
 
+    def _asked(self, tasks: Sequence[ClientTask]) -> dict[str, Reply]:
+        """Their updates in a sum, after the sums of numbers that their weights need."""
+        answers = super()._asked(tasks)
+        for before in range(1, self.sums + 1):
+            totals = {}
+            for answer in answers.values():
+                if isinstance(answer, str) or TOTAL not in answer[1]:
+                    return answers
+                totals = {TOTAL: answer[1][TOTAL]}
+            kind = NUMBERS if before < self.sums else WEIGHED
+            question = {
+                "ask": WEIGH,
+                "run": self.run,
+                "round": tasks[0].round,
+                SUM: {**self.sum, "before": before, "of": kind},
+            }
+            answers = self._send([task.client for task in tasks], (question, totals))
+        return answers
+
     def _report(self, task: ClientTask, answer: Reply) -> ClientReport:
         if not isinstance(answer, str) and "error" not in answer[0]:
             scalars, arrays = answer
             answer = scalars, _of_sum(task, arrays)
         report = super()._report(task, answer)
-        return replace(report, n=self.federation.counts[task.client])
+        images = self.federation.counts[task.client]
+        return replace(report, n=images, is_global=self.sums > 0)
 
 
 def _of_sum(task: ClientTask, arrays: Arrays) -> Arrays:

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import UsageError
 from ..federation.engines import Engine, Remote, register
 from ..methods.contract import Local
+from ..methods.mixins import sums_of
 from ..methods.registry import Method
 from ..runs.assembly import PlannedFederation
 from . import evaluation, roster, sockets
@@ -78,11 +79,12 @@ def open_job(
 
 
 def check(method: Method, min_clients: int) -> None:
-    """Raises UsageError for what needs more than the mean of the clients' models."""
-    if not method.aggregator.of_mean:
+    """Raises UsageError for what needs more than sums over the clients."""
+    rule = method.aggregator
+    if not rule.of_mean and not sums_of(rule):
         raise UsageError(
-            f"the server of {method.name} needs more than the mean of the clients' models by "
-            "training images, and secure aggregation gives that mean alone",
+            f"the server of {method.name} needs more than a mean of the clients' models with "
+            "weights by sums over the clients, and secure aggregation gives sums alone",
             ANOTHER,
         )
     if type(method.local).post_aggregate is not Local.post_aggregate:

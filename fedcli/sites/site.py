@@ -15,6 +15,8 @@ A question is a message whose scalar "ask" is one of
                 seed makes them
     train       a task; "after" is the round after which the client's memory is meant, an earlier
                 one after a resume
+    weigh       under secure aggregation, the sum of numbers that the client's weight needs, see
+                weighing.py
     score       a model of a round: counts of its answers on the client's test images, and of each
                 group, see tallies.py
 
@@ -50,6 +52,7 @@ from ..federation.engines.wire import (
 )
 from ..io.files import appending
 from ..methods.contract import Tensors
+from ..methods.mixins import WeighsBySums
 from ..runs import own_code
 from ..runs.assembly import assemble
 from ..runs.finished import load_personal, logits, part
@@ -61,9 +64,11 @@ from .description import GOES_ON, SiteError, check_name, describe, held_by, vers
 from .policy import Policy, noised
 from .tallies import ALL, CLEAN, Tallies, tallied, to_arrays
 from .transport import frames
-from .transport.relay import MASKED, failed
+from .transport.relay import MASKED, SUM, failed
+from .weighing import Weighing
 
 DESCRIBE, BEGIN, TRAIN, SCORE = "describe", "begin", "train", "score"
+WEIGH = "weigh"
 START = "start/"
 PARTS = "whole", "measure", "train"
 MOST_THREADS = 1024  # as of --threads: with many more, torch crashes
@@ -119,6 +124,7 @@ class Site:
             self.policy.smallest_cell,
         )
         self.begun: Begun | None = None
+        self.weighing: Weighing | None = None  # a report that waits for its weight
 
     def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
         """The answer to one message, after it was written into the audit file."""
@@ -140,7 +146,7 @@ class Site:
 
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
         kind = scalars.get("ask")
-        if kind not in (DESCRIBE, BEGIN, TRAIN, SCORE):
+        if kind not in (DESCRIBE, BEGIN, TRAIN, WEIGH, SCORE):
             raise SiteError(f"it cannot answer {str(kind)[:40]!r}", frames.SAME_VERSION)
         if kind == DESCRIBE:
             return {"description": self.description, "client": self.name}, {}
@@ -154,6 +160,8 @@ class Site:
             return {"error": UNKNOWN, "unknown": True, "client": self.name}, {}
         elif kind == TRAIN:
             answer = self._train(self.begun, scalars, arrays)
+        elif kind == WEIGH:
+            answer = self._weigh(self.begun, scalars, arrays)
         else:
             answer = self._score(self.begun, scalars, arrays)
         answer[0].update(client=self.name, run=self.begun.run)
@@ -210,27 +218,45 @@ class Site:
         task = replace(task, memory=recall(begun.memory, after, self.device))
         report = begun.clients.run_one(task)
         self.policy.check_report(report, layout.trainable)
-        if task.part != "measure":
-            if report.memory:
-                remember(begun.memory, task.round, report.memory, after)
-            if self.policy.privacy:
-                # of question and update: no two updates are ever given one noise
-                update = frames.digest(({}, {"theta": report.theta.cpu().numpy()}))
-                digests = f"{frames.digest((scalars, arrays))} {update}"
-                spans = layout.spans.items()
-                variances = [span for name, span in spans if name.endswith("running_var")]
-                privacy = self.policy.privacy
-                report = noised(
-                    report,
-                    task,
-                    privacy,
-                    self.folder,
-                    digests,
-                    variances,
-                )
+        if task.part != "measure" and self.policy.privacy:
+            # of question and update: no two updates are ever given one noise
+            update = frames.digest(({}, {"theta": report.theta.cpu().numpy()}))
+            digests = f"{frames.digest((scalars, arrays))} {update}"
+            spans = layout.spans.items()
+            variances = [span for name, span in spans if name.endswith("running_var")]
+            privacy = self.policy.privacy
+            report = noised(
+                report,
+                task,
+                privacy,
+                self.folder,
+                digests,
+                variances,
+            )
+        rule = begun.clients.method.aggregator
+        if SUM in scalars and isinstance(rule, WeighsBySums):
+            self.weighing = Weighing(rule, report, task, after, scalars[SUM])
+            return self.weighing.number()
+        if task.part != "measure" and report.memory:
+            remember(begun.memory, task.round, report.memory, after)
         answer, content = pack(report)
         answer.update(round=task.round, kept=bool(report.memory))
         return answer, content
+
+    def _weigh(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
+        """The next number of the report that waits, or its weighted update."""
+        self.policy.check_masked(scalars.get(MASKED))
+        weighing = self.weighing
+        if weighing is None or scalars.get("round") != weighing.task.round:
+            raise SiteError("it was sent a sum of a round that it has not trained")
+        weighing.add(arrays)
+        if not weighing.is_complete:
+            return weighing.number()
+        self.weighing = None  # a second weight would show more than the sums do
+        answer = weighing.update()
+        if weighing.memory:
+            remember(begun.memory, weighing.task.round, weighing.memory, weighing.after)
+        return answer
 
     def _score(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
         round = scalars.get("round")

@@ -1,5 +1,6 @@
 """The audit stage: how much of its patients a finished run gives away."""
 
+from ..data import shared_patients
 from ..errors import UsageError
 from ..reporting.table import ReportTable
 from ..scores.audit.audited import audit as audit_run
@@ -17,7 +18,8 @@ class Audit(Result):
         """Membership by client and group, the hospital of an image, and images from a gradient."""
         from ..reporting.page import leakage  # jinja2 and pandas
 
-        return list(leakage.tables(self.body))
+        noun = shared_patients.noun_of(self.path)
+        return list(leakage.tables(self.body, noun=noun))
 
     def sentences(self) -> list[str]:
         """Sentences on what the tables show of all images."""

@@ -1,15 +1,19 @@
 """The runs that report, compare and plot are given, and the scores of each."""
 
+import json
 import os
 from pathlib import Path
 
 from .. import console
+from ..comparison.systems import settled
 from ..data import last_used, manifest, not_chosen
 from ..errors import REFUSED, FedcliError, sentence
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
 from ..scores.scores import RunScores
 from ..scores.shots import thresholds
+
+DATA = "corruption", "partition", "dataset", "sites"
 
 
 def every_run(work: Path) -> list[Path]:
@@ -21,6 +25,38 @@ def every_run(work: Path) -> list[Path]:
     if not runs:
         return [manifest.find(last_used.newest(work, "run"))]  # says what to do without any
     return not_chosen.without(runs, work)
+
+
+def comparable_runs(work: Path) -> list[Path]:
+    """The newest run under a work folder and all with the same data and rounds, whatever their
+    seeds and folds; the others are named.
+
+    Raises FedcliError where there is no run.
+    """
+    runs = every_run(work)
+    data = [_data_and_rounds(path) for path in runs]
+    newest = data[runs.index(max(runs, key=last_used.age))]
+    others = [path.parent.name for path, of_run in zip(runs, data) if of_run != newest]
+    if others:
+        names = console.shortened(", ".join(others))
+        every = f"{work / 'runs'} as an argument means all runs"
+        console.say(
+            f"left out, as they have other data or rounds than the newest run: {names}; {every}"
+        )
+    return [path for path, of_run in zip(runs, data) if of_run == newest]
+
+
+def _data_and_rounds(path: Path) -> str:
+    """A text that is equal for runs of as many rounds on data that differ in draws alone."""
+    run = manifest.read(path, "run")
+    facts = [run.body["rounds"], run.body["dataset"]]
+    stage: Path | None = path
+    try:
+        while stage := manifest.parent(stage, *DATA):
+            facts.append(settled(manifest.read(stage).options))
+    except FedcliError:  # data that are no longer here
+        facts.append(sorted(run.parents.values()))
+    return json.dumps(facts, default=str)
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -52,14 +88,14 @@ def _readable(runs: list[Path]) -> list[Path]:
 
 
 def scores_under(work: Path, options: EvaluateOptions) -> list[Path]:
-    """The scores of every run under a work folder.
+    """The scores of the newest run under a work folder and of all that can be compared with it.
 
     A run that cannot be evaluated, or whose scores cannot be read, is left out with a warning.
 
     Raises FedcliError, of the last of them, where no run is left.
     """
     thresholds(options.shots)  # one mistake, not one of every run
-    return _collected(every_run(work), options, skip=True)
+    return _collected(comparable_runs(work), options, skip=True)
 
 
 def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
@@ -74,8 +110,11 @@ def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
     return _collected(runs, options, skip=False)
 
 
-def scores_of(path: Path, options: EvaluateOptions) -> tuple[Path, bool]:
-    """The scores.json of a run that these options ask for, and whether it was there before."""
+def scores_of(path: Path, options: EvaluateOptions, place: str = "") -> tuple[Path, bool]:
+    """The scores.json of a run that these options ask for, and whether it was there before.
+
+    place: of the run among several, which is shown with its name.
+    """
     if _is_run(path):
         path = path / "run.json"
     kinds = () if path.is_file() else ("scores",)
@@ -85,6 +124,9 @@ def scores_of(path: Path, options: EvaluateOptions) -> tuple[Path, bool]:
     scores = existing(path, options)
     if scores:
         return scores, True
+    if place:
+        run = manifest.read(path)
+        console.say(f"scoring {run.body['label']}, seed {run.options.get('seed')} ({place})")
     from ..scores.evaluate import evaluate  # imports torch, which existing scores do not need
 
     return evaluate(path, options), False
@@ -110,9 +152,10 @@ def _collected(
     """
     every: list[Path] = []
     existing_before = []
-    for path in runs:
+    for number, path in enumerate(runs, 1):
+        place = f"{number} of {len(runs)}" if len(runs) > 1 else ""
         try:
-            scores, is_existing = scores_of(path, options)
+            scores, is_existing = scores_of(path, options, place)
             if skip:
                 RunScores.of(manifest.read(scores).body, scores)
         except (FedcliError, OSError) as error:

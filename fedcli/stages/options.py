@@ -82,11 +82,14 @@ class PartitionOptions(Options):
     ] = None
     fedmrl: Annotated[
         float | None,
-        "FedMRL's shards, by odds of ETA, in [0, 1], for a client's own class",
-        Flag("ETA", marks=("scheme",)),
+        "FedMRL's shards, by odds of ETA, in [0, 1], for a client's own class; or authors, as its "
+        "authors draw: nearly the same class shares, and shared images",
+        Flag("ETA|authors", marks=("scheme",)),
     ] = None
     fedmrl_authors: Annotated[
-        bool, "as FedMRL's authors draw: nearly the same class shares, and shared images", SCHEME
+        bool,
+        "as FedMRL's authors draw: nearly the same class shares, and shared images",
+        Flag(typed="authors", marks=("scheme",), within="fedmrl"),
     ] = False
     clients_file: Annotated[
         Source | None,
@@ -166,7 +169,8 @@ class CorruptOptions(Options):
         str | None,
         "of labels: symmetric, to any other class, which is the default; pair, to the next class; "
         "asymmetric, as --flip says; of clients, data: label-flip, image-swap or backdoor, or "
-        "updates: scale, sign-flip, noise or constant",
+        "updates: scale, sign-flip, noise or constant, or alie, ipm or min-max, which see those "
+        "of all clients",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
@@ -187,7 +191,7 @@ class CorruptOptions(Options):
     strength: Annotated[
         float | None,
         "of clients: chance that a training image is changed, default 1, of backdoor 0.5; or "
-        "factor of the update, default 10, of sign-flip 1",
+        "factor of the update, default 10, of sign-flip and min-max 1, of ipm 0.5, of alie 1.5",
     ] = None
     target: Annotated[
         str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")

@@ -16,7 +16,7 @@ from ..figures.figure import Figure
 from ..options import Source
 from ..scores.evaluation_options import EvaluateOptions
 from . import collect, named_runs
-from .call import listed
+from .call import listed, source
 
 if TYPE_CHECKING:
     import pandas
@@ -89,7 +89,7 @@ def plot(
             if option not in figure.parameters:
                 hint = nearest(option, figure.parameters)
                 raise UsageError(f"{name} has no option {option!r}", hint)
-        paths = runs_of(listed(runs), Path(work), figure.every)
+        paths = paths_of(figure, listed(runs), Path(work))
         return drawn(figure, paths, options, runs_named=bool(runs))
 
 
@@ -104,7 +104,7 @@ def drawn(
 
     Raises FedcliError, UsageError.
     """
-    if len(paths) > 1 and figure.of in ("path", "system"):
+    if len(paths) > 1 and figure.of in ("path", "data", "system"):
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
     from ..figures.report import of_sample
 
@@ -123,6 +123,17 @@ def _scores(records: "list[Record]") -> "list[RunScores]":
 
     runs = [record.folder / "run.json" for record in records]
     return [RunScores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
+
+
+def paths_of(figure: Figure, sources: Sequence[Source], work: Path) -> list[Path]:
+    """The runs or data that a figure draws, see runs_of(); without any one of data the newest.
+
+    Raises FedcliError.
+    """
+    if figure.of == "data" and not sources:
+        newest = source(None, work, "partition", "corruption")
+        return [newest.parent]
+    return runs_of(sources, work, figure.every)
 
 
 def runs_of(sources: Sequence[Source], work: Path, every: bool) -> list[Path]:
@@ -150,7 +161,7 @@ def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
     """The object that a figure draws, see Figure.of."""
     from ..figures import names, series
 
-    if figure.of == "path":
+    if figure.of in ("path", "data"):
         return paths[0]
     if figure.of in ("runs", "methods"):
         records = [series.read(path) for path in paths]

@@ -14,7 +14,7 @@ from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical, comparison, robustness, sections
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.rows import SystemRow, compared, rows
+from ..reporting.rows import SystemRow, compared, led_by, rows
 from ..reporting.table import ReportTable
 from ..reporting.tables import ScoresReport as Tabled
 from ..reporting.tables import render
@@ -40,10 +40,12 @@ class Report(Shown):
 
     Attributes:
         scores: the scores.json of each run.
+        files: names of the metrics of one's own that are shown.
     """
 
     scores: Sequence[Path]
     options: ReportOptions
+    files: Sequence[str] = ()
 
     @cached_property
     def rows(self) -> list[SystemRow]:
@@ -51,11 +53,12 @@ class Report(Shown):
 
         Raises FedcliError, HashError, UsageError.
         """
-        return rows(
+        every_row = rows(
             list(self.scores),
             traffic=self.options.bytes,
             **self._columns(),
         )
+        return led_by(every_row, self.options.against)
 
     def _columns(self) -> dict[str, Any]:
         """The arguments by which the tables and the page choose their numbers."""
@@ -122,7 +125,7 @@ class Report(Shown):
 
     def tables(self) -> list[ReportTable]:
         """The tables that `fedcli report` prints, in percent."""
-        tables = [*self._tabled.tables, *self._further_tables()]
+        tables = [*self.tabled.tables, *self._further_tables()]
         for section in self.of_packages:
             tables += section.tables
         return tables
@@ -132,12 +135,14 @@ class Report(Shown):
 
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
-        tabled = self._tabled
+        tabled = self.tabled
         return [*tabled.about, *tabled.measured, " ".join(tabled.legends), *tabled.notes]
 
     @cached_property
-    def _tabled(self) -> Tabled:
-        return tabled(self.rows)
+    def tabled(self) -> Tabled:
+        """The tables with the tests of their rows, also in metrics of one's own."""
+        with own_metrics.asked_for(self.files):
+            return tabled(self.rows)
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row per system: method, rule, runs, then the mean and the std of each score that some
@@ -230,16 +235,19 @@ class Report(Shown):
         *,
         figures: bool = False,
         draw: Sequence[str] = (),
+        lesson: str = "",
     ) -> str:
         """The text of a markdown, latex, csv or json table or of an html page.
 
         Raises FedcliError, UsageError.
 
-        figures: of a page, whether it holds what figures() draws too; draw: as there.
+        figures: of a page, whether it holds what figures() draws too; draw: as there; lesson:
+        sentences that the page begins with.
         """
-        if format == "html":
-            return self._page(figures, draw)
-        texts = [render(self.rows, format)]
+        with own_metrics.asked_for(self.files):  # their tests draw resamples
+            if format == "html":
+                return self._page(figures, draw, lesson)
+            texts = [render(self.rows, format)]
         if format == "markdown":
             tables = self._further_tables()
             for section in self.more:
@@ -253,7 +261,7 @@ class Report(Shown):
         by_quality = [self.by_quality] if self.by_quality else []
         return [*by_quality, *self.of_packages]
 
-    def _page(self, figures: bool, draw: Sequence[str]) -> str:
+    def _page(self, figures: bool, draw: Sequence[str], lesson: str) -> str:
         from ..reporting.page import (  # matplotlib and torch, for no other format
             PageOptions,
             render,
@@ -263,7 +271,9 @@ class Report(Shown):
             reference=self.options.against,
             figures=figures,
             draw=draw,
+            lesson=lesson,
             more=self.more,
+            samples=self.options.samples,
             warned="rows" in vars(self),  # warned of when the rows were made
             **self._columns(),
         )
@@ -312,7 +322,7 @@ def run(options: ReportOptions) -> Report:
     with own_metrics.asked_for(files) as user_metrics:
         metrics = [*others, *user_metrics]
         check_names(metrics, user_metrics)
-        report = Report(_scores(options), replace(options, metric=metrics))
+        report = Report(_scores(options), replace(options, metric=metrics), files)
         for name in user_metrics:
             scores = [row.scores.versions["clean"].get(name) for row in report.rows]
             if all(score is None or score.mean is None for score in scores):
@@ -324,7 +334,7 @@ report = called_with("report", ReportOptions, run)
 
 
 def _scores(options: ReportOptions) -> list[Path]:
-    """The scores of the runs that options name, or of all under the work folder."""
+    """The scores of the runs that options name, or of the newest that can be compared."""
     evaluate_options = EvaluateOptions(
         by=options.by,
         shots=options.shots,

@@ -45,12 +45,6 @@ STEPS = 100  # local steps of the median client that the default rounds give
 # times as many images as the rarest class has: from there on the loss is corrected for class counts
 RARE = 10
 DATA = "corruption", "partition", "sites", "dataset"
-SERVER_OPTIMIZERS = {
-    "momentum": "fedavgm",
-    "adam": "fedadam",
-    "yogi": "fedyogi",
-    "adagrad": "fedadagrad",
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,13 +128,12 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
     if name and not is_file(name) and Path(name).exists():
         hint = "write the method first: fedcli train METHOD DATA"
         raise UsageError(f"{name} is no method but a path", hint)
-    name = _with_server_optimizer(options)
     method = resolve(name, dict(options.set))
     plan = _continuing(options, method)
     values = plan.filled(_usual(options, method))
     if options.augment and pipelines.is_file(str(options.augment)):
         values["augment"] = pipelines.read(Path(options.augment))
-    plan = replace(plan, **values, method=name, server_optimizer="none")
+    plan = replace(plan, **values)
     check(plan)
     engine = _engine(options)
     if engine:
@@ -244,23 +237,6 @@ def _fitting_prior(data: Path, correction: str) -> str:
     return correction
 
 
-def _with_server_optimizer(options: TrainOptions) -> str:
-    """The method's name, with the server's optimizer as its add-on.
-
-    Raises UsageError where it has another rule.
-    """
-    name = options.method or ""
-    if options.server_optimizer == "none":
-        return name
-    method = resolve(name)
-    addon = SERVER_OPTIMIZERS[options.server_optimizer]
-    if not isinstance(method.aggregator, type(METHODS["fedavg"].aggregator)):
-        sentence = f"{method.name} has its own server rule, so --server-optimizer has no place"
-        hint = "leave it out, or train a method that averages, such as fedprox or moon"
-        raise UsageError(sentence, hint)
-    return addon if method.name == "fedavg" else f"{name}+{addon}"
-
-
 def _folder_of(options: TrainOptions, name: str) -> Path:
     """The folder that a name means. Raises UsageError."""
     if not re.fullmatch(r"\w[\w.+-]{0,79}", name):
@@ -280,7 +256,7 @@ def data_for(options: TrainOptions) -> Path:
 
 
 def _engine(options: TrainOptions) -> str | None:
-    return named(options.engine, jobs=options.jobs, at_once=options.at_once)
+    return named(options.engine, options.jobs, options.device)
 
 
 def _say_speed(

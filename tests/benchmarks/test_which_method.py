@@ -1,50 +1,42 @@
-"""Every number of docs/which-method.md, held against the CSV files of the benchmark."""
+"""docs/which-method.md: its numbers are those of the CSV files, and its words follow from them."""
 
+import csv
 import re
-from pathlib import Path
 
 import pytest
+import results
 import which_method
 
+from fedcli.comparison.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY
 from fedcli.reproduction import recipe
 
-PAGE = (Path(__file__).parents[2] / "docs" / "which-method.md").read_text(encoding="utf-8")
-DIFFERENCE = re.compile(r"[+-]\d+\.\d \([+-]\d+\.\d to [+-]\d+\.\d\)")
-PERCENT = re.compile(r"(?<![\d.(])(\d+\.\d) %")
-PROSE = "\n".join(line for line in PAGE.splitlines() if not line.startswith("|"))
-SENTENCES = [" ".join(text.split()) for text in re.split(r"(?<=\.)\s|\n- |\n\n", PROSE)]
+PAGE = which_method.PAGE.read_text(encoding="utf-8")
+TEMPLATE = which_method.TEMPLATE.read_text(encoding="utf-8")
+DECIMAL = re.compile(r"\d+\.\d")
+OF_A_METHOD = ("difference", "tested", "marked", "verdict", "change", "claim")
+CACHED = which_method.numbers, which_method.means, which_method.tests, which_method.rank_tests
 
 
-@pytest.mark.parametrize("name", which_method.recipes())
-def test_each_table_is_the_one_of_the_scores(name):
-    assert "\n".join(which_method.table(name)) in PAGE
+def test_the_page_is_its_template_filled_with_the_scores():
+    assert which_method.page() == PAGE, "write it anew: python benchmarks/which_method.py"
 
 
-def test_each_difference_in_a_sentence_is_a_tested_one_of_a_method_that_it_names():
-    known = set(which_method.differences())
-    found = 0
-    for sentence in SENTENCES:
-        for text in DIFFERENCE.findall(sentence):
-            found += 1
-            named = [method for method, difference in known if difference == text]
-            assert any(method in sentence for method in named), (text, sentence)
-    assert found > 3
+def test_no_result_is_written_by_hand():
+    text = which_method.FIELD.sub("", TEMPLATE)
+    assert DECIMAL.findall(text) == []
 
 
-def test_it_says_how_many_rows_are_there():
-    for name in which_method.recipes():
-        rows = len(recipe.load(recipe.find(f"benchmark/{name}")).rows)
-        assert f"{len(which_method.numbers(name))} of {rows} rows" in PAGE
-
-
-def test_each_percentage_in_a_sentence_is_a_mean_of_the_scores():
-    known = set()
-    for name in which_method.recipes():
-        for columns in which_method.means(name).values():
-            known |= {f"{value:.1f}" for value in columns.values()}
-    found = PERCENT.findall(" ".join(SENTENCES))
-    assert found
-    assert set(found) <= known
+def test_each_line_names_the_methods_of_its_fields():
+    count = 0
+    for line in TEMPLATE.splitlines():
+        text = which_method.FIELD.sub("", line)
+        for name, arguments in which_method.FIELD.findall(line):
+            if name in OF_A_METHOD:
+                parts = arguments.split(" | ")
+                method = parts[0] if name == "claim" else parts[2]
+                assert method in text, (method, line)
+                count += 1
+    assert count > 20
 
 
 def test_each_recipe_that_it_names_is_there_and_has_scores_or_is_said_to_be_missing():
@@ -55,3 +47,109 @@ def test_each_recipe_that_it_names_is_there_and_has_scores_or_is_said_to_be_miss
         stem = name.removeprefix("benchmark/")
         if stem != name and stem not in which_method.recipes():
             assert f"benchmark/{stem}" in missing, name
+
+
+SCORES = {  # method -> its scores with three seeds
+    "FedAvg": (50.0, 51.0, 52.0),
+    "AFL": (53.0, 53.0, 53.0),
+    "SALT": (49.0, 51.0, 53.0),
+    "TERM": (40.0, 41.0, 42.0),
+}
+DIFFERENCES = (  # method, difference, low, high, verdict
+    ("AFL", 2.0, 1.0, 3.0, HIGHER),
+    ("SALT", -0.04, -1.0, 1.0, INCONCLUSIVE),
+    ("TERM", -10.0, -12.0, -8.0, LOWER),
+    ("FedDyn", 1.0, 0.5, 1.5, MODELS_ONLY),
+)
+
+
+def write(path, head, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([head, *rows])
+
+
+@pytest.fixture
+def office(tmp_path, monkeypatch):
+    monkeypatch.setattr(which_method, "HERE", tmp_path)
+    rows = []
+    for method, values in SCORES.items():
+        for seed, value in enumerate(values):
+            rows.append(("office", "probe", method, seed, "mean of domains", value))
+            rows.append(("office", "probe", method, seed, "all images, accuracy", value))
+    write(tmp_path / "office-probe.csv", results.SCORES, rows)
+    tests = []
+    for method, *numbers, verdict in DIFFERENCES:
+        about = "office", "probe", method, "clean", "accuracy", 3
+        tests.append((*about, *numbers, 0.01, 0.01, verdict))
+    write(tmp_path / "office-probe-differences.csv", results.DIFFERENCES, tests)
+    for function in CACHED:
+        function.cache_clear()
+    yield "office | all images, accuracy"
+    for function in CACHED:
+        function.cache_clear()
+
+
+def test_differences_come_with_their_verdicts(office):
+    filled = which_method.filled
+    assert filled(f"{{difference: {office} | AFL}}") == "+2.0 (+1.0 to +3.0)"
+    assert filled(f"{{tested: {office} | AFL}}") == "+2.0 (+1.0 to +3.0), significant over seeds"
+    assert filled(f"{{tested: {office} | SALT}}") == "+0.0 (-1.0 to +1.0), not significant"
+    assert filled(f"{{verdict: {office} | FedDyn}}") == "significant for these trained models only"
+
+
+def test_lists_of_methods_are_of_one_verdict(office):
+    filled = which_method.filled
+    assert filled(f"{{higher: {office}}}") == "AFL +2.0 (+1.0 to +3.0)"
+    assert filled(f"{{lower: {office}}}") == "TERM -10.0 (-12.0 to -8.0)"
+    assert filled(f"{{gained: {office}}}") == "FedDyn +1.0 (+0.5 to +1.5)"
+    assert filled(f"{{lost: {office}}}") == "no method"
+
+
+def test_a_change_has_an_interval_over_seeds(office):
+    assert which_method.change("office", "mean of domains", "TERM") == "-10.0 (-10.0 to -10.0)"
+    assert which_method.change("office", "mean of domains", "SALT") == "+0.0 (-2.5 to +2.5)"
+
+
+@pytest.mark.parametrize(
+    ("method", "sign", "end"),
+    [
+        ("AFL", ">", "confirmed"),
+        ("AFL", "<", "contradicted"),
+        ("TERM", "<", "confirmed"),
+        ("FedDyn", ">", "not confirmed"),
+    ],
+)
+def test_a_claim_ends_as_its_tests_do(office, method, sign, end):
+    assert which_method.claim(method, f"office {sign} all images, accuracy") == end
+
+
+@pytest.mark.parametrize(
+    ("method", "end"), [("TERM", "contradicted"), ("SALT", "not confirmed"), ("AFL", "confirmed")]
+)
+def test_a_claim_on_a_score_without_a_test_ends_as_its_interval_over_seeds_does(
+    office, method, end
+):
+    assert (
+        which_method.claim_against(
+            "TERM" if method == "AFL" else "FedAvg", method, "office > mean of domains"
+        )
+        == end
+    )
+
+
+def test_a_field_that_is_not_known_is_an_error(office):
+    with pytest.raises(KeyError, match="nothing: 3"):
+        which_method.filled("{nothing: 3}")
+
+
+def test_long_lists_are_cut():
+    assert which_method.joined(["a", "b"]) == "a and b"
+    assert which_method.joined(list("abcdefghij")) == "a, b, c, d, e, f, g and 3 more"
+
+
+def test_paragraphs_are_wrapped_and_tables_are_not():
+    words = "word " * 60
+    lines = which_method.wrapped(f"- {words}").splitlines()
+    assert max(map(len, lines)) <= which_method.WIDTH
+    assert lines[1].startswith("  word")
+    assert which_method.wrapped(f"| {words}|") == f"| {words}|"

@@ -61,7 +61,7 @@ METHODS = {  # of every kind: with a state at the server, at the clients, with a
     "fedproto": [],
     "bsm": ["--then", "crt"],
     "fed-mas": ["--participation", "0.67"],
-    "fedfv": ["--keep-optimizer"],
+    "fedfv": ["--optimizer", "keep"],
     "afl": ["--eval-every", "1"],
     "fedavg": ["--personal"],
     "fedlc": ["--single-site"],
@@ -70,7 +70,7 @@ METHODS = {  # of every kind: with a state at the server, at the clients, with a
     "apfl": ["--set", "adaptive=true"],
     "fedala": [],
     "fedbabu": [],
-    "fedprox": ["--dp-sgd", "1", "--model", "cnn-gn"],
+    "fedprox": ["--dp", "image:1", "--model", "cnn-gn"],
 }
 EXPERIMENT = """
 title = "Two methods"

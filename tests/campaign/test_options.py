@@ -157,7 +157,7 @@ COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a
     "export": ("train", ["--format", "safetensors", "--out", "app"]),
     "corrupt labels": ("corrupt", ["labels", "--rate", "0.3"]),
     "corrupt attributes": ("corrupt", ["attributes", "--hide", "sex", "--share", "0.5"]),
-    "train --dp-sgd": ("train", ["fedavg", "--rounds", "1", "--dp-sgd", "1", "--model", "cnn-gn"]),
+    "train --dp": ("train", ["fedavg", "--rounds", "1", "--dp", "image:1", "--model", "cnn-gn"]),
     "report --choose": ("ls", ["--choose", "worst-group", "--by", "sex", "--format", "csv"]),
     "predict --positive": (
         "ls",

@@ -324,9 +324,9 @@ ERRORS = {
         "default",
     ),
     "momentum for adam": (
-        ("train", "fedavg", "{corruption}", "--momentum", "0.9"),
+        ("train", "fedavg", "{corruption}", "--optimizer", "momentum=0.9"),
         2,
-        "--momentum",
+        "momentum",
         "sgd",
     ),
     "an unknown optimizer": (
@@ -495,7 +495,7 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
     cases = (
         (["--fedmrl", "1.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl", "0.0", "--clients", "4"], "fedmrl"),
-        (["--fedmrl-authors", "--clients", "4"], "fedmrl-authors"),
+        (["--fedmrl", "authors", "--clients", "4"], "fedmrl-authors"),
     )
     for flags, scheme in cases:
         written = json.loads(

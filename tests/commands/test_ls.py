@@ -21,7 +21,7 @@ def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
     for options in (
         ("--lr", 0.01),
         ("--lr", 0.003, "--epochs", 1, "--seed", 1),
-        ("--lr", 0.01, "--nesterov"),
+        ("--lr", 0.01, "--optimizer", "sgd:nesterov"),
     ):
         sgd = "--optimizer", "sgd", "--rounds", 1
         assert run("train", "fedavg", data, *sgd, *options, "--work", tmp_path).exit_code == 0

@@ -34,7 +34,7 @@ def test_what_a_method_trains_with(name, expected):
 def test_a_pair_takes_no_further_add_on():
     assert [fit.what for fit in fits(resolve("fedprox+fedheal"))] == [
         "--single-site",
-        "--dp-sgd",
+        "--dp image",
         "--engine flower-secagg:DIR",
     ]
 

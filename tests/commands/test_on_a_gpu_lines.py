@@ -39,12 +39,12 @@ FAST = "--rounds 2 --batch-size 8 --optimizer sgd --lr 0.05"
 TRAINED = [
     "fedavg",
     "fedheal --augment affine-flip --sampling group-class:sex",
-    "fedprox --at-once 2 --augment crop",
+    "fedprox --jobs 2 --augment crop",
     "moon --precision bf16 --participation 0.5",
-    "scaffold --personal --bn local --keep-optimizer --momentum 0.9 --nesterov --schedule cosine --warmup 1",
-    "fedavg --dp-noise 1",
-    "fedavg --dp-sgd 1 --model cnn-gn",
-    "fedprox --server-optimizer adam --class-weights balanced --label-smoothing 0.1 --clip-norm 5",
+    "scaffold --personal --bn local --optimizer sgd:momentum=0.9,nesterov,keep --schedule cosine:warmup=1",
+    "fedavg --dp client:1",
+    "fedavg --dp image:1 --model cnn-gn",
+    "fedprox+fedadam --class-weights balanced --loss cross-entropy:smoothing=0.1 --optimizer clip=5",
     "group-dro --precision tf32 --eval-every 1",
     "fedavg --precision auto",
     "fedbn --single-site",
@@ -136,7 +136,7 @@ def test_a_pipeline_has_threads_that_touch_no_gpu(data, tmp_path):
     """They begin on the default stream, which waits for no worker's."""
     flip = {"__class_fullname__": "HorizontalFlip", "p": 0.5}
     (tmp_path / "own.json").write_text(json.dumps({"__version__": "2.0.8", "transform": flip}))
-    assert train(f"fedprox --at-once 2 --augment {tmp_path / 'own.json'}", data, tmp_path)
+    assert train(f"fedprox --jobs 2 --augment {tmp_path / 'own.json'}", data, tmp_path)
 
 
 def test_a_teacher_from_a_file(data, tmp_path):

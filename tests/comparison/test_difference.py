@@ -1,6 +1,7 @@
 """The numbers of a comparison, against resamples written out and against scipy."""
 
 import itertools
+import re
 from dataclasses import fields
 
 import numpy as np
@@ -60,12 +61,9 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     assert result == expected
     result = comparison.images[0]["versions"]["clean"]
     assert result == {"mcnemar": None, "reason": DEPENDENT}
-    every = (
-        "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
-    )
-    assert (
-        sentences(comparison)[0]
-        == f"No significant difference between FedHEAL and FedAvg in {every}."
+    every = "balanced accuracy, AUC, gap by sex in balanced accuracy or gap by sex in AUC"
+    assert sentences(comparison)[0] == (
+        f"FedHEAL: no significant difference from FedAvg in {every} on clean images."
     )
 
 
@@ -191,7 +189,7 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
         assert gaps[metric].difference == expected
         assert gaps[metric].low > 0
     assert any(
-        "higher than FedAvg in gap by sex, AUC, significant over test" in sentence
+        re.match(r"FedHEAL: gap by sex in AUC \d+\.\d points larger than FedAvg", sentence)
         for sentence in sentences(comparison)
     )
     in_groups = {(r.metric, r.group): r for r in comparison.groups["sex"].each}

@@ -19,7 +19,7 @@ from fedcli.comparison.verdict import (
 )
 from fedcli.errors import UsageError
 from fedcli.reporting import comparison
-from fedcli.reporting.comparison import heading, legend, remarks, said_against, sentences, table
+from fedcli.reporting.comparison import heading, legend, remarks, sentences, table
 
 
 def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
@@ -28,14 +28,15 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     several = compare(a, b, resamples=300)
     single = compare(a[:1], b[:1], resamples=300)
     scores = "balanced accuracy, clean", "AUC, clean"
-    gains = [round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1) for row in several.rows]
-    expected = [
-        f"FedHEAL: {points:.1f} points higher than FedAvg in {score}, significant over test patients and seeds."
-        for points, score in zip(gains, scores)
-    ]
-    assert sentences(several) == expected
-    for text in sentences(single):
-        assert text.endswith(", significant over test patients; one training each.")
+    expected = []
+    for row, metric in zip(several.rows, ("balanced accuracy", "AUC"), strict=True):
+        gain = round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1)
+        bounds = f"{100 * row.low:.1f} to {100 * row.high:.1f}"
+        size = f"{gain:.1f} points higher than FedAvg on clean images ({bounds})"
+        expected.append(f"FedHEAL: {metric} {size}.")
+    assert sentences(several)[:-1] == expected
+    assert sentences(several)[-1].endswith(", and over seeds.")
+    assert sentences(single)[-1].endswith("With 1 training of each, other trainings may differ.")
     assert remarks(several) == ["(a) a difference between the methods: both p are below 0.05."]
     assert remarks(single) == [
         "(a) true of these trained models; 1 seed is too few to attribute the difference to the method."
@@ -141,12 +142,12 @@ def test_what_has_no_p_was_not_tested(tmp_path):
     compared = compare([a], [b], metrics=["balanced_accuracy"], resamples=200)
     assert compared.rows[0].p is None
     assert remarks(compared) == [f"(a) not tested: {ONE_PATIENT}."]
-    assert sentences(compared) == [f"Not tested in balanced accuracy, clean: {ONE_PATIENT}."]
+    assert sentences(compared)[0] == (
+        f"FedHEAL: balanced accuracy not tested against FedAvg on clean images ({ONE_PATIENT})."
+    )
     rows = ordered({"a": [a], "b": [b]}, "a", "balanced_accuracy", "clean", resamples=200)
-    expected = [f"b: not tested against a in balanced accuracy: {ONE_PATIENT}."]
-    assert said_against(rows, "a", "balanced accuracy") == expected
     texts, tables = comparison.tests_against([("balanced accuracy", "a", rows)])
-    assert texts == expected
+    assert texts[0] == f"b: balanced accuracy not tested against a ({ONE_PATIENT})."
     assert tables[0].rows[1][-1].text == "not tested"
 
 
@@ -179,20 +180,22 @@ def test_order_against_a_reference_with_holm(tmp_path):
     assert result == (direct.low, direct.high)
     few = "1 seed is too few to attribute the difference to the method"
     assert by_name["better"].note == by_name["better"].reason == few
-    points = 100 * by_name["better"].difference
-    expected = [
-        f"better: {points:.1f} points higher than reference in accuracy, significant over test patients; one training "
-        "each.",
-        "same: no significant difference from reference in accuracy.",
-    ]
-    assert said_against(by_name.values(), "reference", "accuracy") == expected
-    both = [
-        ("clean accuracy", "reference", [by_name["same"]]),
-        ("noisy accuracy", "reference", [by_name["same"]]),
-    ]
-    assert comparison.tests_against(both)[0][0] == (
-        "same: no significant difference from reference in any of 2 scores: clean accuracy and noisy accuracy."
+    low, high, points = (
+        f"{100 * share:.1f}" for share in (direct.low, direct.high, direct.difference)
     )
+    both = [
+        ("clean accuracy", "reference", [by_name["reference"], by_name["same"], by_name["better"]]),
+        ("noisy accuracy", "reference", [by_name["reference"], by_name["same"]]),
+    ]
+    texts, _ = comparison.tests_against(both)
+    assert (
+        texts[0]
+        == f"better: clean accuracy {points} points higher than reference ({low} to {high})."
+    )
+    assert texts[1] == (
+        "same: no significant difference from reference in clean accuracy or noisy accuracy."
+    )
+    assert texts[2] == verdict.NOT_EQUAL
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(
         list(by_name.values())
     )

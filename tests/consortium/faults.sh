@@ -8,7 +8,7 @@ here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 refused() { # NAME OUT WORD...: a training that ends in one error sentence, which names the site
     local code=0 log=$place/refused-$1.log out=$2
     shift 2
-    timeout 300 fedcli train --out "$out" --timeout 60 "$@" > "$log" 2>&1 || code=$?
+    timeout 300 fedcli train --out "$out" --prior none --timeout 60 "$@" > "$log" 2>&1 || code=$?
     echo "${log##*/} ended with $code: $(grep -h '^error:' "$log" || true)"
     [ "$code" -eq 1 ] || return 1
     [ "$(grep -c '^error:' "$log")" -eq 1 ] || return 1
@@ -33,7 +33,7 @@ lies() { # ENGINE
         grep -q "^error:.*$liar" "refused-$how.log"
     done
     echo forgotten > lie # its own control variate alone suffers
-    fedcli train scaffold --rounds 2 --batch-size 16 --out far/forgotten "${far[@]}" --quiet
+    fedcli train scaffold --prior none --rounds 2 --batch-size 16 --out far/forgotten "${far[@]}" --quiet
     rm lie
     train far/fedheal fedheal "${far[@]}"
     same fedheal
@@ -43,7 +43,7 @@ killed() { # WHOM ENGINE: after two rounds of SCAFFOLD; the run stops by itself,
     local far=(--sites described --engine "$2") whom=$1 code=0
     rm -rf far/scaffold
     SECONDS=0
-    start "coordinator-$whom" fedcli train scaffold --rounds "$ROUNDS" --batch-size 16 --out far/scaffold "${far[@]}" --timeout 60
+    start "coordinator-$whom" fedcli train scaffold --prior none --rounds "$ROUNDS" --batch-size 16 --out far/scaffold "${far[@]}" --timeout 60
     local coordinator=$!
     wait_for 600 after_round_2 far/scaffold
     SECONDS=0

@@ -1,4 +1,4 @@
-"""--dp-sgd: gradients of single images, cut and noised, the steps they come in, and what a run states of them."""
+"""--dp image: gradients of single images, cut and noised, the steps they come in, and what a run states of them."""
 
 from dataclasses import replace
 
@@ -261,8 +261,8 @@ def test_what_takes_more_from_images_is_refused_with_the_methods_that_fit(spec):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"dp_sgd": -1.0}, "--dp-sgd=-1.0 is out of range"),
-        ({"dp_sgd": 1.0, "dp_noise": 1.0}, "--dp-sgd and --dp-noise"),
+        ({"dp_sgd": -1.0}, "--dp image=-1.0 is out of range"),
+        ({"dp_sgd": 1.0, "dp_noise": 1.0}, "--dp client and --dp image"),
         ({"dp_sgd": 1.0, "prior": "bsm"}, "--prior reads the client's labels"),
         ({"dp_sgd": 1.0, "sampling": "class"}, "--sampling reads"),
     ],
@@ -273,7 +273,7 @@ def test_what_cannot_be_private_is_refused(changed, message):
 
 
 def test_gradients_of_single_images_are_of_whole_precision():
-    with pytest.raises(UsageError, match="--dp-sgd computes in fp32"):
+    with pytest.raises(UsageError, match="--dp image computes in fp32"):
         check(planned("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, precision="bf16"))
 
 

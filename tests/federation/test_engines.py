@@ -39,12 +39,12 @@ def test_what_cannot_run_is_refused(name, device, sentence):
 
 
 def test_short_forms_name_the_same_engines():
-    assert named(jobs=3) == "pool:3"
-    assert named(at_once=2) == "streams:2"
-    assert named("in-process") == "in-process"
-    assert named() is None
-    with pytest.raises(UsageError, match="--jobs and --at-once name different engines"):
-        named(jobs=3, at_once=2)
+    assert named(None, 3, "cpu") == "pool:3"
+    assert named(None, 2, "cuda:1") == "streams:2"
+    assert named("in-process", None, "cpu") == "in-process"
+    assert named(None, None, "cpu") is None
+    with pytest.raises(UsageError, match="--engine and --jobs name different engines"):
+        named("ray", 3, "cpu")
 
 
 def test_one_client_at_once_needs_no_other_engine():

@@ -1,4 +1,4 @@
-"""--dp-noise: the update of a client, cut and noised, and what a run states of it."""
+"""--dp client: the update of a client, cut and noised, and what a run states of it."""
 
 import math
 from dataclasses import replace
@@ -93,10 +93,10 @@ def test_a_run_states_epsilon_and_delta(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"dp_noise": -1.0}, "--dp-noise"),
-        ({"dp_noise": 1.0, "dp_clip": 0.0}, "--dp-clip"),
-        ({"dp_noise": 1.0, "dp_delta": 1.0}, "--dp-delta"),
-        ({"dp_clip": 2.0}, "--dp-clip belongs to --dp-noise"),
+        ({"dp_noise": -1.0}, "--dp client"),
+        ({"dp_noise": 1.0, "dp_clip": 0.0}, "--dp clip"),
+        ({"dp_noise": 1.0, "dp_delta": 1.0}, "--dp delta"),
+        ({"dp_clip": 2.0}, "--dp clip has no effect without noise"),
     ],
 )
 def test_what_is_no_noise_is_refused(changed, message):

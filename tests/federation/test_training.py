@@ -23,9 +23,10 @@ from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
 from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
-from fedcli.options import values
+from fedcli.options import describe, values
 from fedcli.runs import record, settings
 from fedcli.runs.rules import check
+from fedcli.runs.train_options import TrainOptions
 
 SGD = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8)
 EVERYTHING = replace(
@@ -75,7 +76,7 @@ def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
 
 @pytest.mark.parametrize("warmup", [-1, 10**400])
 def test_a_warmup_is_a_number_of_rounds(warmup):
-    with pytest.raises(UsageError, match=r"--warmup=.* is out of range"):
+    with pytest.raises(UsageError, match=r"--schedule warmup=.* is out of range"):
         check(planned("fedavg", {}, Training(warmup=warmup)))
 
 
@@ -238,9 +239,8 @@ def takes_or_refuses(spec, name, trained):
     training = replace(SGD, **{name: value})
     model = "clip-tiny" if resolve(spec).local.model else "cnn"
     if spec in OWN_LOSS:
-        with pytest.raises(
-            UsageError, match=f"{spec} has a loss of its own, so --{name.replace('_', '-')}"
-        ):
+        typed = describe(TrainOptions)[name].typed
+        with pytest.raises(UsageError, match=f"{spec} has a loss of its own, so --{typed}"):
             check(planned(spec, {}, training, 1, model=model))
         return
     check(planned(spec, {}, training, 1, model=model))
@@ -265,11 +265,11 @@ def after_a_round(spec, training):
         ({"loss": "hinge"}, "--loss 'hinge' is unknown"),
         ({"class_weights": "effective:1"}, "--class-weights effective:1: '1' is not in"),
         ({"class_weights": "inverse"}, "--class-weights 'inverse' is unknown"),
-        ({"label_smoothing": 1.0}, "--label-smoothing=1.0 is out of range"),
-        ({"clip_norm": -1.0}, "--clip-norm=-1.0 is out of range"),
-        ({"warmup": -1}, "--warmup=-1 is out of range"),
-        ({"nesterov": True}, "--nesterov is a kind of momentum"),
-        ({"momentum": 0.9}, "--momentum belongs to sgd"),
+        ({"label_smoothing": 1.0}, "--loss smoothing=1.0 is out of range"),
+        ({"clip_norm": -1.0}, "--optimizer clip=-1.0 is out of range"),
+        ({"warmup": -1}, "--schedule warmup=-1 is out of range"),
+        ({"nesterov": True}, "nesterov is a kind of momentum"),
+        ({"momentum": 0.9}, "momentum is of --optimizer sgd"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(options, message):
@@ -285,13 +285,16 @@ def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     )
     plan = planned("fedavg", {}, everything, 3, engine=None)
     recorded = settings.options(plan, resolve("fedavg"), None)
-    result = {name: recorded[name] for name in values(everything)}
-    assert result == values(everything)
+    expected = values(everything)
+    del expected["dp"]  # a way to write the other four
+    assert {name: recorded[name] for name in expected} == expected
     assert settings.plan_of(recorded) == plan
     words = settings.command(recorded)
-    assert words[words.index("--loss") + 1] == "focal:2"
-    assert "--keep-optimizer" in words
-    assert "--nesterov" in words
+    assert "focal:2" in words[words.index("--loss") + 1]
+    of_optimizer = words[words.index("--optimizer") + 1]
+    assert of_optimizer.startswith("sgd:momentum=")
+    assert {"nesterov", "keep"} <= set(of_optimizer.split(":")[1].split(","))
+    assert words[words.index("--dp") + 1] == "client:0.5,image=1.5,clip=2.0,delta=1e-06"
 
 
 def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_keeps_one_model():

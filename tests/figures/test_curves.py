@@ -547,3 +547,17 @@ def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):
     assert series["validation balanced_accuracy"].unit == "validation images (%)"
     result = series["validation balanced_accuracy"].curves[""].tolist()
     assert result == [[1, 50]]
+
+
+def test_a_ratio_of_two_series_is_a_series_of_the_rounds_that_divide(tmp_path):
+    lines = []
+    for t, divisors in enumerate(([1.0, 2.0, 4.0, 0.0], [2.0, 2.0, 2.0, 2.0]), 1):
+        reports = {"supervised_loss": [4.0] * 4, "divergence_loss": divisors}
+        lines.append(a_line(t, reports=reports))
+    record = read(a_run(tmp_path / "run", lines))
+    table = curves.frame({"run": record}, series=["supervised_loss/divergence_loss"])
+    assert table.attrs["titles"] == {"supervised_loss/divergence_loss": "L_sup / L_f"}
+    by_round = table.groupby("round")["value"].apply(list)
+    assert by_round.tolist() == [[4.0, 2.0, 1.0], [2.0] * 4]
+    with pytest.raises(UsageError, match="no run has a series 'loss/nothing'"):
+        curves.frame({"run": record}, series=["loss/nothing"])

@@ -80,7 +80,7 @@ def test_a_figure_draws_its_numbers(name, run):
     paths = [run("heal"), run("avg")] if name in TWO else [run(OF.get(name, "heal"))]
     if name == "reconstructions":
         audit(paths[0], [], AuditOptions(iterations=1))
-    if figure.of == "path":
+    if figure.of in ("path", "data"):
         subject = paths[0].parent
     elif figure.of in ("runs", "methods"):
         records = [read(path) for path in paths]

@@ -54,6 +54,7 @@ def seen(name):
 CHOOSING = (
     "krum",
     "multi-krum",
+    "dnc",
 )  # by distances; of models that are near, always the same, so their rule is linear there
 RULES = {type(method.aggregator): name for name, method in reversed(METHODS.items())}
 

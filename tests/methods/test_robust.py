@@ -11,7 +11,16 @@ from torch.testing import assert_close
 from fedcli.methods import resolve
 from fedcli.methods.robust import number
 
-RULES = "median", "trimmed-mean", "krum", "multi-krum", "rfa", "norm-clipping"
+RULES = (
+    "median",
+    "trimmed-mean",
+    "krum",
+    "multi-krum",
+    "rfa",
+    "norm-clipping",
+    "dnc",
+    "centred-clipping",
+)
 HONEST = rows("1.0 2.0; 2.0 1.0; 1.5 1.5; 1.0 1.0")
 
 
@@ -98,6 +107,46 @@ def test_norm_clipping_cuts_long_updates():
     far = aggregate("norm-clipping", models, {"norm": 1e9}, (1.0, 0.0), n=n)[0]
     expected = pytest.approx(aggregate("fedavg", models, None, (1.0, 0.0), n=n)[0])
     assert far == expected
+
+
+def bounds(lengths_by_round, follow):
+    """The longest update [P] of each round after clipping."""
+    memory = {}
+    rule = resolve("norm-clipping", {"follow": follow}).aggregator
+    lengths = []
+    for row in lengths_by_round:
+        updates = client_updates([[length, 0.0] for length in row])
+        rule.aggregate(torch.zeros(2), updates, memory)
+        lengths.append(memory["longest"].item())
+    return lengths
+
+
+def test_a_bound_that_follows_takes_the_step_of_its_source():
+    """The lower median of 1, 2, 4, 9 is 2; half are no longer, so it stays. Then all are: exp(-0.2 / 2)."""
+    result = bounds([[1.0, 2.0, 4.0, 9.0], [1.0, 1.0, 1.0, 1.0]], 0.2)
+    assert result == pytest.approx([2.0, 2 * np.exp(-0.1)])
+
+
+def test_a_round_of_a_hostile_majority_hardly_moves_a_bound_that_follows():
+    """Nor do rounds of a hostile minority for ever, while without `follow` the majority's length is the bound."""
+    honest = [0.9, 1.0, 1.1, 1.0, 1.05]
+    majority = [0.9, 1.0, 1e6, 1e6, 1e6]
+    result = bounds([honest, majority], 0.2)
+    assert result[1] <= result[0] * np.exp(0.1) + 1e-9
+    minority = [0.9, 1.0, 1.1, 1e6, 1e6]
+    late = bounds([honest, *[minority] * 100], 0.2)[-20:]
+    assert all(0.9 * np.exp(-0.1) <= bound <= 1.1 * np.exp(0.1) for bound in late)
+    model, _ = aggregate("norm-clipping", [[length, 0.0] for length in majority])
+    assert model[0] > 1e5
+
+
+def test_a_bound_that_does_not_follow_remembers_nothing():
+    memory = {}
+    updates = client_updates(HONEST)
+    for settings in ({}, {"norm": 2.0, "follow": 0.2}):
+        rule = resolve("norm-clipping", settings).aggregator
+        rule.aggregate(torch.zeros(2), updates, memory)
+    assert memory == {}
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -14,9 +14,11 @@ from fedcli.comparison.cautions import small_decides
 from fedcli.comparison.tested import compare
 from fedcli.data import manifest
 from fedcli.reporting import page, writers
+from fedcli.reporting.page import subgroups
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, ReportTable, mark, number
 from fedcli.reporting.tables import render, report
+from fedcli.scores.table import Score, Where
 
 AUC = "clean auc_ovo_macro"
 FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which is too small to tell
@@ -54,7 +56,8 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     assert "over test patients (p < 0.05, Bonferroni); 1 training each." in result
     result = " ".join(report(rows(close)).legends)
     assert "better than every other row" not in result
-    verdict = "FedHEAL: no significant difference from FedAvg in AUC on clean images."
+    scores = "balanced accuracy or AUC on clean images"
+    verdict = f"FedHEAL: no significant difference from FedAvg in {scores}."
     assert verdict in report(rows(close)).verdicts
 
 
@@ -73,7 +76,7 @@ def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
     page_options = page.PageOptions(metrics=["auc_binary"])
     html = page.write(tmp_path / "page.html", paths, page_options).read_text()
-    assert "points higher than FedAvg in AUC on clean images" in html
+    assert re.search(r"FedHEAL: AUC \d+\.\d points higher than FedAvg on clean images", html)
 
 
 def test_three_seeds_or_more_have_to_agree(tmp_path):
@@ -257,3 +260,27 @@ def test_each_table_has_its_label_a_paragraph_and_a_caption_with_a_full_stop():
     assert r"\caption{At \texttt{-{}-scale} smoke, as printed.}" in text
     assert text.count(r"\label{tab:scores}") == text.count(r"\label{tab:scores-2}") == 1
     assert "\\end{table}\n\n\\begin{table}" in text
+
+
+def test_a_gap_that_is_smaller_as_no_group_gained_is_no_best(tmp_path):
+    first, other = rows(runs(tmp_path, (1, 2)))
+    where = Where("clean", attribute="sex", metric="auc_ovo_macro")
+    groups = {name: where._replace(group=name) for name in ("f", "m")}
+    names = {"gap": where._replace(measure="gap"), **groups}
+
+    def best_gap(**means):
+        lines = dict(other.known[0])
+        before = [first.value(groups[name]).mean for name in means]
+        for name, change in means.items():
+            lines[groups[name]] = Score([first.value(groups[name]).mean + change], [1])
+        after = [mean + change for mean, change in zip(before, means.values(), strict=True)]
+        lines[names["gap"]] = Score([max(after) - min(after)], [1])
+        changed = [first, replace(other, known=[lines])]
+        (table,) = subgroups._by_system("AUC", changed, names, {}, "", [set(), set()])
+        return [row[0].text for row in table.rows if row[1].best]
+
+    low, high = sorted(groups, key=lambda name: first.value(groups[name]).mean)
+    gap = first.value(groups[high]).mean - first.value(groups[low]).mean
+    assert gap > 0.002  # else nothing can shrink
+    assert best_gap(**{low: gap / 2, high: 0.0}) == ["FedHEAL"]
+    assert best_gap(**{low: 0.0, high: -gap / 2}) == []

@@ -24,8 +24,9 @@ from fedcli.figures import inline
 from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
 from fedcli.reporting.page import lead, markup, provenance
-from fedcli.reporting.rows import compared, rows
+from fedcli.reporting.rows import compared, led_by, rows
 from fedcli.reporting.table import Cell, Column, ReportTable, number
+from fedcli.reporting.tables import report
 from fedcli.scores.evaluate import evaluate
 
 CHROMIUM = (
@@ -120,7 +121,7 @@ def test_the_page_holds_all_parts_in_order(text):
     assert len(closed) == 9
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
     assert (
-        "made. 2 systems trained by 4 clients for 2 rounds with 2 seeds each, with gaussian noise of severity 3 on 1 "
+        "made. 2 methods trained by 4 clients for 2 rounds with 2 seeds each, with gaussian noise of severity 3 on 1 "
         "client (west) and on a copy of the test set." in text
     )
     for words in (
@@ -226,30 +227,37 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
 
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
-    lines = compared(rows(scores, spread="pooled"))
-    expected, (table,), _ = lead.tests(lines, ["accuracy"], "fedheal")
-    assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images"
+    lines = rows(scores, spread="pooled", metrics=["accuracy"])
+    of_heal = report(led_by(lines, "fedheal"))
+    tables, _ = lead.tests(compared(lines), of_heal.tests)
+    table = tables[0]
+    titles = [table.title for table in tables]
+    assert titles == [
+        f"Against FedHEAL: accuracy, {images} images" for images in ("clean", "noisy")
+    ]
+    table = tables[1]
     assert "Holm" in table.legend
     reference, other = texts(table)
     result = (reference[0], reference[-1], table.columns[-1].name)
     assert result == (
-        "FedHEAL (2 seeds)",
+        "FedHEAL",
         "reference",
         "verdict",
     )
-    assert other[0] == "FedAvg (2 seeds)"
+    assert other[0] == "FedAvg"
     assert " to " in other[3]
     assert other[-1] in (
         verdict.MODELS_ONLY,
         verdict.INCONCLUSIVE,
     )  # two seeds are too few for more
-    assert "in accuracy on clean and noisy images" in expected[0]
-    assert "FedAvg (2 seeds)" in expected[0]
-    assert lead.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith(
-        "Against FedAvg"
-    )
+    assert of_heal.verdicts[0].startswith("FedAvg: ")
+    assert " than FedHEAL on " in of_heal.verdicts[0] or "from FedHEAL" in of_heal.verdicts[0]
+    (score,) = {where.metric for where in of_heal.tests}
+    assert score == "accuracy"  # the one that is shown
+    by_default = report(led_by(lines[::-1], ""))
+    assert {test[0].name for test in by_default.tests.values()} == {lines[-1].label}
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
-        lead.tests(lines, ["accuracy"], "fedhel")
+        led_by(lines, "fedhel")
 
 
 def test_scores_alone_make_a_page(scores, tmp_path):

@@ -51,7 +51,7 @@ def test_generated_images_are_said_to_be_in_the_first_line(lines):
     assert first_words == sentence
 
 
-def test_the_answer_has_a_direction_a_size_and_an_interval():
+def test_the_answer_names_each_version_with_a_direction_a_size_and_an_interval():
     row = {
         "mean": 0.8,
         "std_pooled": None,
@@ -80,12 +80,27 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
         verdict=verdict.INCONCLUSIVE,
         **row,
     )
-    result = comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True)
-    assert result == [
-        "A: 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0), significant over test patients; one "
-        "training each.",
-        "B (+0.2 points, 95 % interval -1.0 to +1.3): no significant difference from FedAvg in AUC.",
+    noisy = replace(low, difference=0.032, low=0.018, high=0.046)
+    auc = {name: Where(name, metric="auc_ovo_macro") for name in ("clean", "corrupted", "average")}
+    tests = {auc["clean"]: [base, low, same], auc["corrupted"]: [base, noisy, same]}
+    words = {"corrupted": "noisy", "average": "both"}
+    *texts, not_equal, certainty = comparison.answers(tests, words)
+    assert not_equal == verdict.NOT_EQUAL
+    assert texts == [
+        "A: AUC 2.4 points lower than FedAvg on clean images (1.0 to 3.9), 3.2 higher on noisy ones (1.8 to 4.6).",
+        "B: no significant difference from FedAvg in AUC on clean or noisy images.",
     ]
+    assert certainty.startswith("In brackets: 95 % intervals over test patients.")
+    assert certainty.endswith(" With 1 training of each, other trainings may differ.")
+    mixed = {auc["clean"]: [base, same], auc["corrupted"]: [base, replace(noisy, name="B")]}
+    assert comparison.answers(mixed, words)[0] == (
+        "B: AUC 3.2 points higher than FedAvg on noisy images (1.8 to 4.6), no significant difference on clean "
+        "ones (-1.0 to +1.3)."
+    )
+    seeds = [replace(row, samples=3) for row in (base, low, same)]
+    varying, *_, certainty = comparison.answers({auc["average"]: seeds}, words)
+    assert varying.endswith("on clean and noisy images (1.0 to 3.9; not over seeds).")
+    assert certainty.endswith(", and over seeds.")
 
 
 def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():

@@ -37,6 +37,16 @@ HOSPITAL = {
     "chance": 1 / 3,
     "within": {"accuracy": share(0.5, 0.4, 0.6), "chance": 0.35},
 }
+SOURCE = {
+    "server": "each hospital's model",
+    "attribute": "",
+    "group": "",
+    "small": False,
+    "images": 80,
+    "own": share(0.6, 0.5, 0.7),
+    "others": share(0.3, 0.2, 0.4),
+    "difference": share(0.3, 0.1, 0.5),
+}
 INVERSION = {
     "client": "east",
     "blind": [10.0, 12.0],
@@ -197,3 +207,25 @@ def test_an_older_audit_of_gradients_is_against_the_mean_image_alone():
     older = {"blind": [10.0, 12.0]}
     sentence = leakage._inversion([11.0, 13.0], older)
     assert sentence == "2 of 2 rebuilt images nearer to their originals than the mean image"
+
+
+def test_the_source_of_an_image_has_a_line_for_each_server_and_part(body):
+    small = SOURCE | {"attribute": "client", "group": "east", "small": True}
+    body["source"] = [SOURCE, small]
+    *_, table, _ = leakage.tables(body)
+    assert names(table) == leakage.SOURCE_HEADS
+    whole = ["each hospital's model", "all", "80", "60.0 (50.0 to 70.0)"]
+    assert texts(table)[0] == [*whole, "30.0 (20.0 to 40.0)", "30.0 (10.0 to 50.0)"]
+    assert texts(table)[1][1] == "client east"
+    assert table.rows[1][3].doubtful
+
+
+@pytest.mark.parametrize(("low", "verdict"), [(0.1, "more"), (-0.1, "not significantly more")])
+def test_the_source_is_compared_with_what_the_class_reveals(body, low, verdict):
+    row = SOURCE | {"difference": share(0.3, low, 0.5)}
+    body["source"] = [row, row | {"attribute": "sex", "group": "male"}]
+    *_, sentence, _ = leakage.sentences(body)
+    assert sentence == (
+        "From each hospital's model a hospital is named for 60.0 (50.0 to 70.0) % of its training images and 30.0 "
+        f"(20.0 to 40.0) % of others' with the same class: {verdict} than the class reveals"
+    )

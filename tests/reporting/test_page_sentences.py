@@ -87,7 +87,7 @@ def test_two_systems_are_counted_and_each_has_the_seeds(monkeypatch):
     monkeypatch.setattr(lead, "card_of", lambda scores: {"title": "Files: of any kind"})
     rows = [system(runs=3), system("FedProx", runs=3, rounds=1)]
     assert lead.sentence(rows) == (
-        "Files. 2 systems trained by 3 clients for 1 to 5 rounds with 3 seeds each, on images as they are."
+        "Files. 2 methods trained by 3 clients for 1 to 5 rounds with 3 seeds each, on images as they are."
     )
     rows[1].runs = 2
     assert "seeds" not in lead.sentence(rows)

@@ -61,7 +61,7 @@ def heads_of(table):
 def test_a_group_has_its_images_and_its_score_and_a_small_one_a_mark():
     run = run_of(groups(f=one(0.625, 3, FEW), m=0.75))
     (table,) = single_runs.by_group(run)
-    assert table.title == "FedAvg, last round: AUC, one-vs-one in %, 95 % interval, by sex"
+    assert table.title == "FedAvg, last round: AUC, one-vs-one in %, by sex"
     assert heads_of(table) == ["sex", "images", "clean"]
     lines = texts(table)
     assert lines[0] == ["f†", "3", "62.5"]
@@ -71,7 +71,7 @@ def test_a_group_has_its_images_and_its_score_and_a_small_one_a_mark():
 def test_the_seed_and_another_metric_are_in_the_title():
     run = run_of(groups(metric="accuracy", f=0.6, m=0.8), options={"seed": 3})
     (table,) = single_runs.by_group(run, "accuracy")
-    assert table.title == "FedAvg, seed 3, last round: accuracy in %, 95 % interval, by sex"
+    assert table.title == "FedAvg, seed 3, last round: accuracy in %, by sex"
 
 
 def test_an_interval_of_the_last_round_stands_behind_the_score():

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_runs_of_one_method_are_told_apart_by_the_settings_that_differ(tmp_path)
     paths = [released, paper]
     assert column(paths, "method") == ["FedHEAL (tau=0.3)", "FedHEAL (tau=0.4)"]
     other = scores(tmp_path / "c", options={"lr": 0.2, "seed": 0})
-    assert column([paths[0], other], "method") == ["FedHEAL (lr=0.1)", "FedAvg (lr=0.2)"]
+    assert column([paths[0], other], "method") == ["FedAvg (lr=0.2)", "FedHEAL (lr=0.1)"]
 
 
 def test_runs_on_other_data_are_told_apart_and_warned_about(tmp_path, capsys):
@@ -353,10 +354,10 @@ def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
 
     paths = [ism("a", 2.0), ism("b", 2.0, 9), ism("c", 0.5), scores(tmp_path / "d")]
     assert column(paths, "method") == [
+        "FedAvg",
         "ISM (q=2, rounds=6)",
         "ISM (q=2, rounds=9)",
         "ISM (q=0.5, rounds=6)",
-        "FedAvg",
     ]
 
 
@@ -418,9 +419,8 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
     paths.append(scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7))
     text = render(rows(paths, metrics=["auc_ovo_macro"]), "latex")
     before, _, after = text.partition(r"\begin{tabular}")
-    assert r"\caption{skin, 4 clients, 6 rounds." in before
+    assert r"\caption{Scores on skin, 4 clients, 6 rounds.}" in before
     assert r"\label{tab:scores}" in before
-    assert "Bold: the best of the column, not tested." in before
     expected = [
         "{lrrr}",
         r"\toprule",
@@ -432,9 +432,48 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
         r"FedAvg & 80.0 $\pm$1.0 & 70.0 $\pm$1.0 & 75.0 $\pm$1.0 \\",
         r"\bottomrule",
         r"\end{tabular}",
-        r"\end{table}",
     ]
-    assert after.splitlines() == expected
+    *table, notes, end = after.splitlines()
+    assert table == expected
+    assert notes.startswith(r"\par\smallskip\parbox{\linewidth}{\footnotesize ")
+    assert "Bold: the best of the column, not tested." in notes
+    assert end == r"\end{table}"
+
+
+def test_latex_is_one_table_to_a_float_without_a_bare_sign(tmp_path):
+    settings = {"auc": 0.9, "corrupted": 0.8, "among": 0.1, "label": "Ours_#1 {x} ~ 50 %"}
+    paths = [scores(tmp_path / "a", **settings), scores(tmp_path / "b", auc=0.8, corrupted=0.7)]
+    text = render(rows(paths), "latex")
+    floats = re.findall(r"\\begin{(table\*?)}(.*?)\\end{\1}", text, re.S)
+    assert len(floats) > 1
+    for _, body in floats:
+        assert body.count(r"\begin{tabular}") == body.count(r"\caption{") == 1
+        caption = re.search(r"\\caption{(.*)}", body)[1]
+        assert len(re.findall(r"[.!?](?:\s|$)", caption)) == 1
+        bare = re.sub(r"\\[#$%&_{}]|\\\\|Table~", "", body)
+        assert bare.count("{") == bare.count("}")
+        assert not re.search(r"[#%~↓→±<>†]", re.sub(r"\$[^$]*\$", "", bare))
+        lines = re.search(r"\\midrule\n(.*)\\bottomrule", body, re.S)[1].splitlines()
+        columns = len(re.search(r"\\begin{tabular}{([lr]+)}", body)[1])
+        assert {line.count(" & ") + 1 for line in lines} == {columns}
+    assert r"$\downarrow$" in text
+    few = render(rows(paths, columns=["clean"]), "latex")
+    assert r"\begin{table}" in few
+    assert "table*" not in few
+
+
+def test_a_method_of_ones_own_is_called_by_its_name_and_its_code_is_in_the_legend(tmp_path):
+    code = {"mine": {"file": "mine.py", "sha256": "2ad1c3e9" * 8}}
+    own = {"label": "Mine", "method": "mine", "options": {"code": code}}
+    paths = [scores(tmp_path / "a"), scores(tmp_path / "b", label="FedProx", method="fedprox")]
+    paths.append(scores(tmp_path / "c", **own))
+    assert column(paths, "method") == ["FedAvg", "FedProx", "Mine"]
+    legend = "Methods: FedAvg and FedProx as in their papers; Mine is mine.py 2ad1c3e9."
+    assert report(rows(paths)).legends[-1] == legend
+    changed = {"mine": {"file": "mine.py", "sha256": "0" * 64}}
+    paths.append(scores(tmp_path / "d", **(own | {"options": {"code": changed}})))
+    names = column(paths, "method")[2:]
+    assert names == ["Mine (code=mine.py 2ad1c3e9)", "Mine (code=mine.py 00000000)"]
 
 
 def test_each_caption_explains_what_its_own_table_shows(tmp_path):
@@ -449,4 +488,4 @@ def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     assert not {*caption} & {*second_caption}
     text = render(rows(paths), "latex")
     assert text.count("mean of the last five rounds") == 1
-    assert text.count(r" Runs, numbers and signs as in Table~\ref{tab:scores}.}") == 1
+    assert text.count(r"Runs, numbers and signs as in Table~\ref{tab:scores}.}") == 1

@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from made_results import a_cell, made
+from scipy import stats
 from scipy.stats import kendalltau
 
 from fedcli.reproduction import record
@@ -145,3 +146,26 @@ def test_a_table_in_which_no_cell_has_a_number_is_written_too():
     assert beside.main(results) == []
     assert "tabular" not in beside.latex(results)
     assert "## What ran" in beside.markdown(results)
+
+
+def test_a_printed_deviation_over_runs_makes_the_interval_of_welchs_test():
+    runs = [68.0, 70.0, 73.0]
+    equal = np.std(runs, ddof=1)
+    # of equal deviations and counts f is 2 (n - 1)
+    expected = stats.t.ppf(0.975, 4) * equal * (2 / 3) ** 0.5
+    assert agreement.half_width(runs, 3, equal) == pytest.approx(expected)
+    width = agreement.half_width(runs, 5, 0.4)
+    test = stats.ttest_ind_from_stats(60 + width, equal, 3, 60, 0.4, 5, equal_var=False)
+    assert test.pvalue == pytest.approx(0.05)
+    assert agreement.half_width([1.0, 1.0], 5, 0.0) == 0
+    assert agreement.half_width(runs, 1, 2.0) == agreement.half_width(runs, 1)
+
+
+def test_a_deviation_that_is_not_over_runs_alone_is_not_welchs():
+    published = Printed(mean=71.0, std=0.1, runs=3)
+    over_runs = agreement.judged(ours(69.0, 70.0, 72.0), published, scale="paper", spread="runs")
+    pooled = agreement.judged(ours(69.0, 70.0, 72.0), published, scale="paper", spread="pooled")
+    none = agreement.judged(
+        ours(69.0, 70.0, 72.0), Printed(mean=71.0, runs=3), scale="paper", spread="runs"
+    )
+    assert over_runs.half < pooled.half == none.half

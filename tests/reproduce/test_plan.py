@@ -231,7 +231,7 @@ def test_the_plan_fits_a_screen_and_says_where_data_come_from_and_who_accepts(ca
         "NVIDIA A100",
         "this machine",
         "Licence: ",
-        "Hours are about",
+        "Hours are rough estimates",
     ):
         assert words in out
     body = json.loads(shown(capsys, "fedism-plus-table1", "--plan", "--json").out)

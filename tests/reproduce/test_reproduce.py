@@ -238,6 +238,19 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
     assert not Path("w").exists()
 
 
+def test_the_dry_run_writes_files_of_the_recipes_folder_and_names_no_place_on_this_machine(
+    tmp_path,
+):
+    words = ["reproduce", "fed-mas-table8", "--seeds", "1", "--dry-run"]
+    text = CliRunner().invoke(app, [*words, "--work", "w"]).stdout
+    folder = recipe.recipes_folder()
+    assert str(folder) not in text
+    assert "--augment w/recipes/fed-mas-flamby.json" in text
+    begin = text.index("{\n")
+    written = text[begin : text.index("\nEND\n")]
+    assert json.loads(written) == json.loads((folder / "fed-mas-flamby.json").read_text())
+
+
 def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_for_each(tiny):
     script = tiny(
         "--scale", "smoke", "--dry-run", "--device", "cuda", "--jobs", "2", "--precision", "bf16"

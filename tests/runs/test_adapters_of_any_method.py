@@ -105,7 +105,7 @@ def test_private_steps_are_of_what_trains_alone():
 
 def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_path, monkeypatch):
     whole = json.loads(run(tmp_path).read_text())["body"]
-    done = run(tmp_path, "fedheal", rounds=3, adapters="svd-lora:2", local_adapters=True)
+    done = run(tmp_path, "fedheal", rounds=3, adapters="svd-lora:2", local_adapters="all")
     body = json.loads(done.read_text())["body"]
     assert body["bytes_up"] < whole["bytes_up"] / 5
     assert body["model"]["personal"]
@@ -127,7 +127,7 @@ def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_pa
     assert not np.array_equal(logits, other_logits)
     numbers = read_tensors(done.parent / "models" / "00003.h5")
     assert not torch.equal(numbers["clients/0/own"], numbers["clients/1/own"])
-    plan = planned("fedheal", {}, TRAINING, 3, adapters="svd-lora:2", local_adapters=True)
+    plan = planned("fedheal", {}, TRAINING, 3, adapters="svd-lora:2", local_adapters="all")
     data = next(tmp_path.rglob("partition.json"))
     monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
     with pytest.raises(trains.Interrupted):
@@ -188,9 +188,17 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
         ({"adapters": "dora"}, "'dora' is unknown"),
         (
             {"adapters": "prompt:4", "adapter_layers": "qkv"},
-            "--adapter-layers belongs to lora and svd-lora",
+            "layers= of --adapters is for lora and svd-lora",
         ),
-        ({"local_adapters": True}, "--local-adapters needs adapters"),
+        ({"local_adapters": "all"}, "--local-adapters needs adapters"),
+        ({"local_adapters": "lora:4"}, "--local-adapters needs adapters"),
+        (
+            {"adapters": "lora", "local_adapters": "lora:0"},
+            "--local-adapters 'lora:0' is not a rank from 1 to 4096",
+        ),
+        ({"adapters": "lora", "local_adapters": "dora"}, "--local-adapters 'dora' is unknown"),
+        ({"adapters": "prompt", "local_adapters": "lora:4"}, "low-rank adapters on both sides"),
+        ({"adapters": "lora", "local_adapters": "prompt"}, "low-rank adapters on both sides"),
         (
             {"adapters": "lora", "freeze_backbone": True},
             "--freeze-backbone freezes the network itself",
@@ -201,11 +209,11 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
             "moon needs a linear classifier, which prompts replace",
         ),
         (
-            {"adapters": "lora", "local_adapters": True, "single_site": True},
+            {"adapters": "lora", "local_adapters": "all", "single_site": True},
             "--single-site never sends",
         ),
         (
-            {"adapters": "lora", "local_adapters": True, "method": "ditto"},
+            {"adapters": "lora", "local_adapters": "all", "method": "ditto"},
             "ditto has its own rule for what stays",
         ),
         ({"adapters": "lora", "then": "crt"}, "needs a backbone that --adapters does not train"),
@@ -218,7 +226,7 @@ def test_what_has_no_meaning_is_refused_in_a_sentence(options, sentence):
 
 def test_where_all_that_trains_would_stay_at_the_clients_nothing_is_left_to_share():
     with pytest.raises(UsageError, match="nothing would be shared"):
-        play("fedavg", adapters="prompt", local_adapters=True)
+        play("fedavg", adapters="prompt", local_adapters="all")
 
 
 def test_an_option_that_is_off_is_not_recorded():
@@ -226,6 +234,6 @@ def test_an_option_that_is_off_is_not_recorded():
         not {"adapters", "adapter_layers", "local_adapters"}
         & planned("fedavg", {}, TRAINING).decided().keys()
     )
-    on = planned("fedavg", {}, TRAINING, adapters="lora:8", local_adapters=True, engine=None)
+    on = planned("fedavg", {}, TRAINING, adapters="lora:8", local_adapters="all", engine=None)
     assert TrainOptions.of(on.decided()) == on
     assert resolve("fedavg").adapters is None

@@ -25,7 +25,7 @@ from fedcli.bench import limits
 from fedcli.commands.app import app
 limits.LEAST = float("inf")  # a busy machine may take long enough for its limits to be measured
 train = ["train", "fedavg", {str(data)!r}, "--rounds", "1", "--work", {str(tmp_path)!r}, "--quiet"]
-for more in ([], ["--dp-sgd", "1", "--model", "cnn-gn"]):
+for more in ([], ["--dp", "image:1", "--model", "cnn-gn"]):
     app([*train, *more], standalone_mode=False)
 print([name for name in {SLOW!r} if name in sys.modules])
 """

@@ -32,7 +32,7 @@ RUNS = {
     "groups": dict(method="group-dro"),
     "in a pair": dict(method="fedprox+fairfed", settings={"gap": "spd"}),
     "alone": dict(method="fedprox", single_site=True),
-    "on adapters": dict(method="fedprox", adapters="lora:4", local_adapters=True),
+    "on adapters": dict(method="fedprox", adapters="lora:4", local_adapters="all"),
 }
 TEACHER = "the starting weights"
 

@@ -138,8 +138,8 @@ def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
     ("change", "word"),
     [
         ({"lr": float("nan")}, "--lr"),
-        ({"weight_decay": -1.0}, "--weight-decay"),
-        ({"momentum": 1.0}, "--momentum"),
+        ({"weight_decay": -1.0}, "--optimizer weight-decay"),
+        ({"momentum": 1.0}, "--optimizer momentum"),
         ({"batch_size": 2**40}, "--batch-size"),
     ],
 )

@@ -188,3 +188,19 @@ def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
     assert result == "own.py"
     assert evaluated.path == report.scores[0]
     assert str(tmp_path) not in evaluated.path.read_text(encoding="utf-8")
+
+
+def test_the_sentences_of_a_report_are_on_the_metric_that_it_shows(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(intervals, "RESAMPLES", 5)
+    data = fedcli.prepare("phantom", size=8, work=tmp_path)
+    clients = fedcli.partition(data, by="site", work=tmp_path)
+    runs = [
+        fedcli.train(name, clients, rounds=1, lr=lr, work=tmp_path)
+        for name, lr in (("fedavg", 1e-7), ("fedprox", 0.1))
+    ]
+    report = fedcli.report(runs, metric=[f"{path}:share_right"], work=tmp_path)
+    tested = report.tabled.tests
+    assert {where.metric for where in tested} == {"share_right"}
+    assert report.tabled.verdicts[0].startswith("FedProx: ")
+    assert "share right" in report.tabled.verdicts[0]
+    assert not any("AUC" in sentence for sentence in report.tabled.verdicts)

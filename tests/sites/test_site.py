@@ -23,6 +23,8 @@ from site_federation import (
 )
 
 from fedcli import methods
+from fedcli.data.corruption.attack import Attack, make_attack
+from fedcli.data.manifest import Destination
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import ClientReport, ClientTask
 from fedcli.sites import policy
@@ -55,6 +57,14 @@ def test_a_description_holds_no_id_and_hides_small_counts(data):
     }
     result = describe(data, "north", "north", smallest=5)["counts"]["class"]["train"]
     assert result == expected
+
+
+@pytest.mark.parametrize("kind", ["alie", "ipm", "min-max"])
+def test_an_attack_that_sees_the_updates_of_others_has_no_site(data, tmp_path, kind):
+    to = Destination(tmp_path, None, ["attack"])
+    attacked = make_attack(data, Attack(kind, 1.0), to, 1)
+    with pytest.raises(SiteError, match="attack by what the others send, which no site sees"):
+        describe(attacked, "north", "hospital-a")
 
 
 HIDDEN_CELLS = [

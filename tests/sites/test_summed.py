@@ -3,11 +3,11 @@
 import json
 from types import SimpleNamespace
 
-import h5py
 import numpy as np
 import pytest
 from made_plans import train
-from site_federation import chain_with_tests, engine_of, plan, sites_of, through_bytes
+from site_federation import chain_with_tests, engine_of, plan, sites_of
+from summed_sites import Added, model, quantized_mean
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import METHODS, resolve
@@ -15,40 +15,9 @@ from fedcli.sites import engines
 from fedcli.sites.engine import Sites, SummedSites
 from fedcli.sites.policy import Policy, Privacy, Refusal
 from fedcli.sites.transport import secagg
-from fedcli.sites.transport.relay import MASKED, SUM, Question
+from fedcli.sites.transport.relay import SUM, Question
 
 QUESTION = {"run": "r", "round": 1, SUM: {"clients": ["north", "south"], "largest": 20}}
-
-
-class Added:
-    """A transport which adds what the sites answer, without masks or quantization."""
-
-    def __init__(self, sites):
-        self.sites = sites
-        self.seen = []
-
-    def __call__(self, messages, timeout):
-        answers = {}
-        for client, message in messages:
-            scalars, arrays = through_bytes(message)
-            question = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
-            answer = through_bytes(self.sites[client].answer(question, arrays))
-            answers[client] = ((scalars, arrays), answer)
-        if SUM not in scalars:
-            return [(client, answer) for client, (_, answer) in answers.items()]
-        try:
-            added = []
-            for message, answer in answers.values():
-                added.append(secagg.update_of(message, answer, message[0][SUM]["largest"]))
-        except ValueError as error:
-            return [(client, str(error)) for client in answers]
-        counts = np.array([answer[0]["n"] for _, answer in answers.values()], float)
-        mean = [np.average(parts, axis=0, weights=counts) for parts in zip(*added, strict=True)]
-        self.seen.append(mean)
-        summed = []
-        for client, (_, answer) in answers.items():
-            summed.append((client, (answer[0], secagg.mean_of(mean))))
-        return summed
 
 
 def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
@@ -56,18 +25,6 @@ def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
     sites = sites_of(data, folder / "sites", **more)
     with engine_of(lambda federation: kind(federation, Added(sites))) as engine:
         return train(data, configuration, work=folder, engine=engine, out=folder / "run")
-
-
-def model(run, round=1):
-    tensors = {}
-
-    def read(name, item):
-        if isinstance(item, h5py.Dataset):
-            tensors[name] = item[()]
-
-    with h5py.File(run.parent / f"models/{round:05d}.h5") as file:
-        file.visititems(read)
-    return tensors
 
 
 @pytest.fixture
@@ -138,16 +95,18 @@ def test_methods_whose_server_takes_more_are_refused():
     for refusal in refusals:
         assert "secure aggregation" in refusal
     assert {"fedavg", "fedprox", "moon", "fedavgm", "fedadam"} <= fitting
+    assert {"fedism-plus", "qffl", "term", "fairfed", "fedsnr"} <= fitting
     assert not fitting & {
         "fedheal",
         "scaffold",
         "feddyn",
         "afl",
-        "qffl",
-        "fedism-plus",
+        "gifair-clients",
         "fedexp",
         "creff",
     }
+    with pytest.raises(UsageError, match="server of qffl needs more"):
+        engines.check(resolve("qffl", {"rule": "original"}), 0)
     with pytest.raises(UsageError, match="server of fedadam needs more"):
         engines.check(resolve("fedadam", {"weights": "uniform"}), 0)
     with pytest.raises(UsageError, match="all clients of a round"):
@@ -187,13 +146,16 @@ def test_what_the_sum_does_not_carry_is_refused_at_the_site(odd, sentence):
     with pytest.raises(ValueError, match=sentence):
         secagg.update_of(question, answer(**odd), 20)
     with pytest.raises(ValueError, match="no disk"):
-        secagg.update_of(question, ({"error": "no disk"}, {}), 20)
+        secagg.parts_of(question, ({"error": "no disk"}, {}), 2)
 
 
-@pytest.mark.parametrize(("clients", "expected"), [(2, 30), (4, 30), (5, 29), (20, 27)])
-def test_the_sum_of_all_clients_has_32_bits(clients, expected):
+@pytest.mark.parametrize(("clients", "expected"), [(2, 30), (4, 29), (5, 29), (8, 28), (20, 27)])
+def test_the_sum_of_all_clients_is_below_32_bits(clients, expected):
+    """Four clients of a size with 30 bits would have weights in sum 2^32, which is 0."""
     assert secagg.bits(clients) == expected
-    assert clients * 2**expected <= 2**32
+    assert clients * 2**expected < 2**32
+    parts = [np.zeros(1)]
+    assert quantized_mean([(parts, 20)] * clients, 20)[0] == pytest.approx(0, abs=1e-6)
 
 
 def test_questions_of_a_sum_that_was_given_up_are_dropped():

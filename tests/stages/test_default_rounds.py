@@ -59,7 +59,8 @@ def test_what_comes_after_the_last_round_is_said():
     assert result == []
     (sentence,) = idle(Training(warmup=5), 3)
     assert (
-        sentence == "--warmup 5 is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"
+        sentence
+        == "warmup=5 of --schedule is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"
     )
     (sentence,) = idle(Training(schedule="step:2,3,40:0.1"), 3)
     assert "no round comes after 3, 40, as there are 3" in sentence

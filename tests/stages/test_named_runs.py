@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import fedcli
+from fedcli.data import last_used
 from fedcli.errors import FedcliError
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.stages import call, collect, named_runs
@@ -127,3 +128,19 @@ def test_two_names_are_compared_from_python(work_and_runs):
     assert "FedISM+" in str(compared)
     assert "<table>" in compared._repr_html_()
     assert json.dumps(compared.words())
+
+
+def test_without_names_the_newest_run_and_all_with_its_data_and_rounds_are_taken(
+    work_and_runs, capsys
+):
+    work, runs = work_and_runs
+    found = collect.comparable_runs(work)
+    newest = max(runs.values(), key=last_used.age).parent.name
+    of_three_clients = {"other", "prox"}
+    expected = of_three_clients if newest in of_three_clients else {*runs} - of_three_clients
+    assert {*named(found)} == expected
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "left out, as they have other data or rounds than the newest: " in printed
+    for name in {*runs} - expected:
+        assert name in printed
+    assert f"{work}/runs as an argument means all runs" in printed

@@ -102,9 +102,7 @@ def comparable(text: str) -> tuple[list[str], list[float]]:
     text = re.sub(
         r"^(speed|Trained in |\*: |† |.*no significant difference).*\n", "", text, flags=re.M
     )
-    text = re.sub(
-        r"^[^\n:]+: \d+\.\d+ points [^:]*?significant\s+over\s+test[^.:]*\.\n", "", text, flags=re.M
-    )
+    text = re.sub(r"\n\n(?:.+\n)*?In brackets: (?:.+\n)*", "\n", text)
     text = re.sub(r"\bworst: \S+", "worst", text)
     text = re.sub(r"95 % interval, by\s.*?^Intervals: ", _without_numbers, text, flags=re.S | re.M)
     text = re.sub(r"threshold \d.*?^More: ", _without_numbers, text, flags=re.S | re.M)

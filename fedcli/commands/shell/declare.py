@@ -102,10 +102,13 @@ def with_flags(
 
 
 def _options_of(stage: type[Options], options: Sequence[Option]) -> list[Option]:
-    """The options of a stage; without its arguments where a command has arguments of its own."""
+    """The options of a stage that have flags; without its arguments where a command has arguments
+    of its own.
+    """
+    flags = [option for option in stage.declared() if not option.flag.within]
     if any(option.flag.argument for option in options):
-        return [option for option in stage.declared() if not option.flag.argument]
-    return list(stage.declared())
+        return [option for option in flags if not option.flag.argument]
+    return flags
 
 
 def parsed(stage: type[Options], words: Sequence[str]) -> Any:

@@ -1,5 +1,6 @@
 """A command whose help shows its most used options first, and all of them under headings."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,12 +76,19 @@ class Command(TyperCommand):
         """Read the words. A flag that may be alone gets its value behind =, so that it takes no
         word of the arguments.
         """
-        values = {}
+        flags = {}
         for option in getattr(self.callback, defaults.OPTIONS, {}).values():
             if option.flag.alone:
-                values[f"--{option.typed}"] = option.flag.alone
+                flags[f"--{option.typed}"] = option.flag
         end = args.index("--") if "--" in args else len(args)
-        words = [f"{word}={values[word]}" if word in values else word for word in args[:end]]
+        words: list[str] = []
+        for word in args[:end]:
+            before = words[-1] if words else ""
+            if before in flags and re.fullmatch(flags[before].follows, word):
+                words[-1] = f"{before}={word}"
+            else:
+                words.append(word)
+        words = [f"{word}={flags[word].alone}" if word in flags else word for word in words]
         return super().parse_args(ctx, [*words, *args[end:]])
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ... import console
 
 if TYPE_CHECKING:
-    from ...reporting.rows import SystemRow
     from ...reporting.table import ReportTable
+    from ...reporting.tables import ScoresReport
 
 
 PARTS = "train", "val", "test"
@@ -105,25 +105,24 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_rows(
-    rows: "list[SystemRow]",
+def show_report(
+    tables: "ScoresReport",
     file: TextIO | None = None,
     *,
     between: bool = True,
 ) -> None:
-    """Print the rows of a report as tables, with what they share above, and what they show and mean
-    below.
+    """Print a report as tables, with what its rows share and show above, and what they mean below.
 
     between: whether to show the numbers between groups too.
     """
     from ...reporting import writers
-    from ...reporting.tables import report
 
-    tables = report(rows)
     writers.say([*tables.about, *tables.measured], file)
-    show_tables(tables.tables if between else tables.tables[:1], file)
     levels = [f"{text}." for text in tables.levelled]
-    writers.say([*tables.verdicts, *levels, *tables.legends], file)
+    answers = [*tables.verdicts, *levels]
+    writers.say(["\n", *answers, "\n"] if answers else [], file)
+    show_tables(tables.tables if between else tables.tables[:1], file)
+    writers.say(tables.legends, file)
 
 
 def show_tables(tables: "Iterable[ReportTable]", file: TextIO | None = None) -> None:

@@ -16,6 +16,13 @@ trained numbers; s is `strength`, and rms the root of the mean of D^2, so that s
     noise         D + s rms N, with standard normal numbers N
     constant      s rms, the same for every number
 
+Attacks on all updates of a round see what the honest clients send, and every hostile client sends
+the same in place of its own; joint.py has them:
+
+    alie          hides within s standard deviations of the honest updates
+    ipm           reverses the mean of the honest updates, times s
+    min-max       goes as far from that mean as two honest updates are from each other, times s
+
 Sources: label-flip: Tolpegin, Truex, Gursoy and Liu, ESORICS 2020, arXiv 2007.08432. backdoor: Gu,
 Dolan-Gavitt and Garg, "BadNets", 2017, arXiv 1708.06733. scale: Bagdasaryan, Veit, Hua, Estrin and
 Shmatikov, AISTATS 2020, arXiv 1807.00459, which multiplies the update of a backdoor. sign-flip,
@@ -24,10 +31,10 @@ and without rms; image-swap is ours, a hospital whose table lost its order. The 
 not at hand.
 
 What is written is a partition: the files of the one it was made from, labels.h5 where labels
-change, and in its manifest who attacks how. Pixels are changed where images are loaded and updates
-where a client's round ends; random numbers follow from the seed, the client, and the image's id or
-the round. An attacker is honest in all else: its batch-norm statistics, and what its method reports
-beside the model.
+change, and in its manifest who attacks how. Pixels are changed where images are loaded, updates
+where a client's round ends, or at the server where an attack sees all of them; random numbers
+follow from the seed, the client, and the image's id or the round. An attacker is honest in all
+else: its batch-norm statistics, and what its method reports beside the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +50,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
 from .. import manifest
 from ..pool import LABELS
-from . import label_noise, mixture
+from . import joint, label_noise, mixture
 
 KEY = "attack"  # of a manifest's body
 WORD = "clients"  # in place of a kind of image corruption
@@ -118,6 +125,7 @@ class AttackKind:
         labels: (attack, labels [N], ids [N], names of classes) -> labels [N].
         pixels: (attack, training images [N, C, H, W], ids [N]) -> images.
         update: (D [T], s, s rms, random stream) -> what is sent [T].
+        joint: (updates of the H honest clients [H, T], s) -> what each hostile client sends [T].
         own: names of options that this kind alone has.
     """
 
@@ -126,6 +134,7 @@ class AttackKind:
     labels: Callable[[Attack, np.ndarray, np.ndarray, list[str]], np.ndarray] | None = None
     pixels: Callable[[Attack, Tensor, np.ndarray], Tensor] | None = None
     update: Callable[[Tensor, float, Tensor, Draw], Tensor] = _unchanged
+    joint: Callable[[Tensor, float], Tensor] | None = None
     own: tuple[str, ...] = ()
 
 
@@ -201,6 +210,9 @@ KINDS = {
     "sign-flip": AttackKind(1.0, update=_reversed),
     "noise": AttackKind(10.0, update=_noised),
     "constant": AttackKind(10.0, update=_constant),
+    "alie": AttackKind(1.5, joint=joint.alie),
+    "ipm": AttackKind(0.5, joint=joint.ipm),
+    "min-max": AttackKind(1.0, joint=joint.min_max),
 }
 BACKDOOR = "backdoor"
 
@@ -301,3 +313,8 @@ def of_body(body: manifest.Body) -> dict[str, Attack]:
         raise FedcliError(f"the attack of the partition {names}", "attack again")
     attack = checked(Attack(**facts), body["classes"], min(body["size"]))
     return {client: replace(attack, client=client) for client in clients}
+
+
+def is_joint(body: manifest.Body) -> bool:
+    """Tell whether clients attack by what the others of the round send."""
+    return any(KINDS[attack.kind].joint for attack in of_body(body).values())

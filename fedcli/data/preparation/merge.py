@@ -72,17 +72,19 @@ def merge(
 
 
 def _classes(pairs: Classes) -> list[str]:
-    """The joined classes, in the order in which they occur. Raises FedcliError where datasets share
-    none."""
+    """The joined classes, in the order in which they occur; a warning where datasets share none.
+    Raises FedcliError where there is one alone."""
     owners: dict[str, set[str]] = {}  # class -> datasets that have it
     for dataset, joined_classes in pairs.items():
         for joined_class in joined_classes.values():
             if joined_class:
                 owners.setdefault(joined_class, set()).add(dataset)
     if not any(len(names) > 1 for names in owners.values()):
-        sentence = f"no class of {' and '.join(pairs)} has the same name"
-        hint = "say which are one: --classes-table FILE, with the columns dataset, class and joined"
-        raise FedcliError(sentence, hint)
+        console.warn(
+            f"no class of {' and '.join(pairs)} has the same name, so an image's dataset tells "
+            "which classes it may have; if some are one, say so by --classes-table FILE, with "
+            "the columns dataset, class and joined"
+        )
     if len(owners) < 2:
         sentence = f"all images would be {next(iter(owners))!r}, and there is nothing to learn"
         raise FedcliError(sentence, "join fewer classes")

@@ -70,7 +70,7 @@ class Remote:
 
 
 ENGINES: dict[str, Kind | Remote] = {
-    "pool": Kind(WorkerPool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
+    "pool": Kind(WorkerPool, "cpu", "on a GPU, give --engine streams:N (--jobs N)"),
     "streams": Kind(
         lambda clients, count, _at_most: nullcontext(Streams.of(clients, count)),
         "cuda",
@@ -119,26 +119,17 @@ def remote(engine: str | None) -> tuple[Remote, str] | None:
     return kind, where
 
 
-def named(
-    engine: str | None = None,
-    *,
-    jobs: int | None = None,
-    at_once: int | None = None,
-) -> str | None:
-    """The engine that the flags name; --jobs N and --at-once N are short for pool:N and streams:N.
+def named(engine: str | None, jobs: int | None, device: str) -> str | None:
+    """The engine that the flags name; --jobs N is short for pool:N, or streams:N on a GPU.
 
     None without a flag: the network and the machine then decide. Raises UsageError for two flags.
     """
-    engines = {
-        "--engine": engine,
-        "--jobs": f"pool:{jobs}" if jobs else None,
-        "--at-once": f"streams:{at_once}" if at_once else None,
-    }
-    by_flag = {flag: name for flag, name in engines.items() if name}
-    if len(by_flag) > 1:
-        flags = " and ".join(by_flag)
-        raise UsageError(f"{flags} name different engines", "give only one of these flags")
-    return next(iter(by_flag.values()), None)
+    if not jobs:
+        return engine
+    if engine:
+        sentence = "--engine and --jobs name different engines"
+        raise UsageError(sentence, "give only one of these flags")
+    return f"pool:{jobs}" if device == "cpu" else f"streams:{jobs}"
 
 
 def parsed(engine: str, device: str) -> tuple[str, int]:

@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 Message = tuple[Scalars, Arrays]
 Content = TypeVar("Content", ClientTask, ClientReport)
 
-STAY = ("memory", "out", "table")  # fields that are never packed
+STAY = ("memory", "out", "table", "is_global")  # fields that are never packed
 KINDS = {str: "a text", int: "a whole number"}  # of scalars
 
 

@@ -18,6 +18,7 @@ KINDS = (
     "sweep",
     "landscape",
     "histograms",
+    "samples",
     "counts",
     "quality",
     "corruptions",

@@ -86,4 +86,4 @@ def draw(table: DataFrame) -> Picture:
 
 
 QUESTION = "What does each corruption do to an image?"
-register(Figure("corruptions", QUESTION, "path", frame, draw))
+register(Figure("corruptions", QUESTION, "data", frame, draw))

@@ -6,6 +6,7 @@ mean no images.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 from pandas import DataFrame
 
@@ -17,14 +18,22 @@ from ..shapes import amounts, bars, panels, picture, titled, wide
 SEVERAL = len(COLOURS)  # values with a colour each
 SIZE = 4.6, 3.2  # inches of a panel
 IMAGES = "training images"
+PERCENT = "training images (% of the client's)"
 
 
-def frame(path: Path) -> DataFrame:
-    """A line per attribute, client and value: its training images. The class is an attribute too.
+def frame(
+    path: Path,
+    *,
+    percent: Annotated[bool, "shares of each client's images in place of their number"] = False,
+) -> DataFrame:
+    """A line per attribute, client and value: its training images, with percent in percent of the
+    client's. The class is an attribute too.
 
     path: a partition or corruption, or a run of one.
     """
     source = partition_of(path)
+    roster = manifest.read(source).body["roster"]
+    images_by_client = {client["client"]: client["train"] for client in roster}
     lines = []
     for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
@@ -34,16 +43,22 @@ def frame(path: Path) -> DataFrame:
         for client, counts in training.items():
             lines += [(name, client, value, counts.get(value, 0)) for value in values]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
+    if percent:
+        totals = table["client"].map(images_by_client)
+        table["percent"] = 100 * table["images"] / totals
     return titled(table, f"Images of each client: {dataset_of(source)}")
 
 
-def partition_of(path: Path) -> Path:
-    """The partition or corruption manifest at a path, or of the run at that path."""
+def partition_of(path: Path, *further: str) -> Path:
+    """The partition or corruption manifest at a path, or of the run at that path.
+
+    further: kinds of manifests that will do too.
+    """
     from ...runs.initial import data_of  # imports torch
 
     if (path / "run.json").is_file():
         path = path / "run.json"
-    kinds = "run", "corruption", "partition"
+    kinds = "run", "corruption", "partition", *further
     source = manifest.find(path, *kinds)
     manifest.verify(source, *kinds)
     if manifest.read(source).kind == "run":
@@ -65,12 +80,17 @@ def draw(table: DataFrame) -> Picture:
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
-    cells = wide(part, "client", "value", "images")
+    number = "images"
+    words = IMAGES
+    if "percent" in part:
+        number = "percent"
+        words = PERCENT
+    cells = wide(part, "client", "value", number)
     if len(cells.columns) <= SEVERAL:
-        bars(cells, axes, IMAGES)
+        bars(cells, axes, words)
     else:
-        amounts(cells, axes, IMAGES)
+        amounts(cells, axes, words)
 
 
 QUESTION = "How many images of each class and group does each client have?"
-register(Figure("counts", QUESTION, "path", frame, draw))
+register(Figure("counts", QUESTION, "data", frame, draw))

@@ -20,7 +20,7 @@ from ... import console
 from ...errors import UsageError
 from ..drawing import BAND, COLOURS, INK, Axes, Look, Looks, Panel, Picture
 from ..figure import Figure, register
-from ..series import Record, Series, heading
+from ..series import Record, Series, heading, with_ratios
 from ..shapes import lines, looks_of, picture, stretch
 
 NAMED = 12  # clients; more than that are drawn alike, without names
@@ -34,7 +34,10 @@ ONE_OF_MANY: Look = {
 }
 MEAN: Look = {"color": COLOURS[0], "linewidth": 2.4}
 MEAN_OF_ALL = "mean over clients"
-SERIES = "draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"
+SERIES = (
+    "draw only this, such as loss or 'clean auc_ovo_macro', or the ratio of two, such as "
+    "supervised_loss/divergence_loss; may be repeated"
+)
 Drawn = tuple[DataFrame, Looks, Looks]  # lines, the look of each, the legend
 
 
@@ -45,6 +48,7 @@ def frame(
 
     The client of a single curve is "".
     """
+    runs = {run: with_ratios(record, series) for run, record in runs.items()}
     records = list(runs.values())
     names = chosen(records, series)
     _say_constants(records, names)

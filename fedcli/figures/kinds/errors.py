@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -101,14 +102,16 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
 
-def show_image(pixels: ndarray, axes: Axes) -> None:
-    """Draw an image [H, W, C] as it is."""
+def show_image(pixels: ndarray, axes: Axes, **how: Any) -> None:
+    """Draw an image [H, W, C] as it is, or as interpolation says. how: of imshow."""
     if pixels.shape[2] != 3:
         middle = pixels.shape[2] // 2  # slice of a volume
         pixels = pixels[..., middle]
-    axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.imshow(
+        pixels, **{"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "nearest"} | how
+    )
     axes.set_axis_off()
 
 
-QUESTION = "Which images is the model surely wrong about?"
+QUESTION = "Which errors is the model most confident of?"
 register(Figure("errors", QUESTION, "system", frame, draw, usual=True))

@@ -107,4 +107,4 @@ def _panel(
 
 
 QUESTION = "How good are the images of each client, class or group?"
-register(Figure("quality", QUESTION, "path", frame, draw))
+register(Figure("quality", QUESTION, "data", frame, draw))

@@ -27,7 +27,7 @@ from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import choice, clinical, comparison, robustness, single_runs, writers
 from ..columns import POOLED, SHOWN, shown
-from ..rows import Rows, SystemRow, compared, rows, shortened
+from ..rows import Rows, SystemRow, compared, led_by, rows, shortened
 from ..sections import of_leaf
 from ..table import ReportTable, Section
 from ..tables import ScoresReport, report
@@ -52,8 +52,9 @@ class PageOptions:
     the row that the page's own tests are against; default: the first. clocks: whether to say how
     long training took and how much memory; without it equal scores give equal bytes. figures:
     whether those of figures/report.py stand on it too, folded; draw: only those with such a text in
-    their names. more: sections behind those by group. warned: whether what cannot be compared was
-    said before.
+    their names. more: sections behind those by group. samples: whether training images are shown
+    at its head. warned: whether what cannot be compared was said before. lesson: sentences that it
+    begins with.
     """
 
     title: str = ""
@@ -71,8 +72,10 @@ class PageOptions:
     figures: bool = False
     draw: Sequence[str] = ()
     more: Sequence[Section] = ()
+    samples: bool = False
     columns: Sequence[str] = ()
     warned: bool = False
+    lesson: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,18 +150,16 @@ def render(scores: list[Path], options: PageOptions) -> str:
         columns=options.columns,
         warned=options.warned,
     )
+    every_row = led_by(every_row, options.reference)
     every_row = shortened(every_row)  # the page says first what all share
     systems = compared(every_row)
     options = replace(options, metrics=shown(systems[0].scores, options.metrics))
-    if not options.tables and options.spread and options.at == LAST5:
-        findings, tests, remarks = lead.tests(
-            systems,
-            options.metrics,
-            options.reference,
-        )
-        notes = [*options.notes, *remarks]
-        options = replace(options, findings=findings, tests=tests, notes=notes)
     scores_report = report(every_row, best="Bold")
+    if not options.tables and options.spread:
+        tests, remarks = lead.tests(systems, scores_report.tests)
+        notes = [*options.notes, *remarks]
+        findings = scores_report.verdicts
+        options = replace(options, findings=findings, tests=tests, notes=notes)
     sections = [*_open_sections(scores_report, systems, options)]
     sections += [replace(section, closed=True) for section in _closed_sections(systems, options)]
     heads: set[str] = set()
@@ -167,7 +168,7 @@ def render(scores: list[Path], options: PageOptions) -> str:
             heads.update(*(column.levels for column in table.columns))
     return Document(
         options.title or lead.heading(systems),
-        lead.sentence(systems),
+        f"{options.lesson} {lead.sentence(systems)}".lstrip(),
         lead.facts(systems),
         sections,
         terms=_terms(options.metrics, heads),
@@ -181,7 +182,7 @@ def _open_sections(
     options: PageOptions,
 ) -> Iterator[Section]:
     """The answer, and the scores: below the tables that a page was given, which come first, they
-    are folded.
+    are folded. Above all, where they were asked for, training images.
     """
     notes = list(dict.fromkeys([*options.notes, *scores_report.notes]))
     legend = " ".join([*scores_report.measured, *scores_report.legends])
@@ -189,6 +190,8 @@ def _open_sections(
     scores = replace(scores_report.tables[0], title=title, legend=legend)
     tables = [scores, *scores_report.tables[1:]]
     panels = pictures(options.pictures)
+    if options.samples:
+        yield images.samples(systems)
     if options.tables:
         yield Section("scores", "Results", options.tables, folded=tables, panels=panels)
     yield lead.section(systems, options.findings, notes, answered=bool(options.tables))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import console
 from ...comparison.predicted import RunPredictions, predicted
-from ...data import quality_by_site
+from ...data import quality_by_site, units
 from ...data.pool import pool_of
 from ...data.quality import MEASURES, NAMES, Measure, shown
 from ...errors import FedcliError
@@ -68,7 +68,11 @@ def section(compared: Rows, name: str, metrics: Sequence[str] = ()) -> Section:
                 same = f"at the same {measure.title}"
                 heads = ["attribute", "groups", "gap (points)", same, "explained"]
                 table_title = f"Gap in {title(metric)} and {measure.title}{system}"
-                gaps.append(ReportTable.of(table_title, heads, lines, STANDARDISED))
+                gaps.append(
+                    ReportTable.of(
+                        table_title, heads, lines, units.worded(STANDARDISED, row.scores.noun)
+                    )
+                )
     question = f"Does the score fall with {measure.title}?"
     return Section("quality", question, [*falls, *gaps], text=text)
 
@@ -112,7 +116,7 @@ class _Scored:
         heads: Heads = [f"{self.measure.title} ({self.measure.unit})", "images"]
         heads += [Column(group, "%", over=title(metric)) for group in groups]
         name = f"{console.capital(title(metric))} by {self.measure.title}"
-        return ReportTable.of(name, heads, lines, LEGEND)
+        return ReportTable.of(name, heads, lines, units.worded(LEGEND, self.row.scores.noun))
 
     def _cell(self, members: np.ndarray, metric: str) -> Cell:
         if not members.any():

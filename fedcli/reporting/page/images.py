@@ -5,15 +5,19 @@ about, with what they say of them, then some of each class.
 import base64
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from ... import console, leaves
 from ...console import capital
 from ...data import manifest
 from ...data.corruption.mixture import spoken
 from ...data.pool import CHANGED, pool_of
+from ...figures import inline
 from ...figures.inline import Drawing, Panels
+from ...figures.kinds import find
 from ...figures.kinds.errors import dataset_of
 from ...figures.system import AnsweredImages
 from ...io.hdf5 import open_hdf5
@@ -30,10 +34,12 @@ LEGEND = (
 )
 EACH = 2  # errors of each group
 ERRORS = (
-    "The test images of each group that the last round's models are most surely wrong "
+    "The test images of each group that the last round's models are most confidently wrong "
     "about{noisy}, and their most likely class for each, with its probability. Look at these "
     "images before you send them on."
 )
+TRAINED_ON = "Pictures of training images: look at them before you send this page on. {caption}"
+SAMPLES = 8  # clients, and classes, of which training images are shown
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
@@ -50,6 +56,27 @@ def section(compared: Rows) -> Section:
         "Images, and what the models say of them",
         panels=panels,
     )
+
+
+def samples(compared: Rows) -> Section:
+    """Training images of each client and class, a sheet for each data that was trained on.
+
+    Raises FedcliError.
+    """
+    leaves.require("fedcli.figures.kinds.samples", "--samples")
+    figure = find("samples")
+    panels = []
+    paths = [row.stage("corruption") or row.stage("partition") for row in compared]
+    for path in dict.fromkeys(paths):
+        if path is None:
+            console.warn("--samples shows no images of runs over sites, which are not here")
+            continue
+        picture = figure.picture(path, most=SAMPLES)
+        drawn = inline.of_picture(picture)
+        legend = TRAINED_ON.format(caption=drawn.legend)
+        sheet = replace(drawn, title="", legend=legend, layout="wide")
+        panels.append(sheet)
+    return Section("samples", "Images of each client, before training", panels=panels)
 
 
 def _errors(compared: Rows) -> Iterator[Panels]:

@@ -3,39 +3,40 @@ numbers that a reader looks for first, the question, its answer in sentences wit
 intervals, one figure, and how certain that is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from ... import console
 from ...comparison.cautions import small_decides, small_groups
-from ...comparison.tested import order
-from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
+from ...comparison.verdict import RESAMPLES, Against
 from ...data import units
 from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
-from ...metrics import RESAMPLED, title
+from ...metrics import title
 from ...printed import fixed
 from ...scores.groups import SCORED_IMAGE
 from ...scores.numbers import versions
-from ...scores.parts import AVERAGE, MODELS, VERSIONS
+from ...scores.parts import MODELS, VERSIONS
 from ...scores.scores import RunScores
 from ...scores.statistics.bootstrap import LEVEL
 from ...scores.table import Score, Where
 from ...scores.views import GAP, worst_of
 from ..columns import shown
-from ..comparison import said_against, spoken, tests_against
+from ..comparison import spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Rows, SystemRow, base_of, gap_in_points, scores_of
+from ..rows import Rows, SystemRow, gap_in_points, scores_of
 from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
     "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about "
     "patients."
 )
+PANEL = 6.4  # inches: as wide as a panel of the first screen is beside its height
 MOST_LISTED = 7  # classes or clients
 MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
@@ -72,7 +73,7 @@ def generated(compared: Rows) -> str:
 def sentence(compared: Rows) -> str:
     """The comparison in one sentence."""
     datasets = dict.fromkeys(described(row.scores) for row in compared)
-    systems = compared[0].label if len(compared) == 1 else f"{len(compared)} systems"
+    systems = compared[0].label if len(compared) == 1 else f"{len(compared)} methods"
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
     seeds = {row.runs for row in compared}
@@ -187,7 +188,8 @@ def section(
     if not answered:
         sentences += _groups(compared)
     try:
-        panels = [inline.of_picture(FIGURES["forest"].picture(compared))]
+        picture = FIGURES["forest"].picture(compared)
+        panels = [inline.of_picture(replace(picture, size=(PANEL, picture.size[1])))]
     except FedcliError:  # no score that it shows
         panels = []
     title = "What these runs show" if answered else question(compared)
@@ -317,39 +319,17 @@ def _worst(row: SystemRow, attribute: str) -> tuple[str, float] | None:
 
 
 def tests(
-    compared: Rows, metrics: Sequence[str], reference: str
-) -> tuple[list[str], list[ReportTable], list[str]]:
-    """All systems against one, on the average of clean and corrupted images where there are both:
-    what it says in sentences, a table per metric, and what to beware of.
-
-    reference: a name, label or method; default: the first. Raises UsageError for an unknown one.
-    """
-    if len(compared) < 2:
-        return [], [], []
-    base = base_of(compared, reference)
-    systems = {row.name: row.scored for row in compared}
-    version = "clean"
-    images = "clean images"
-    if all("corrupted" in row.scores.versions for row in compared):
-        version = AVERAGE
-        words = versions(scores_of(compared))
-        images = f"clean and {words['corrupted']} images"
-    tested: list[tuple[str, str, list[Against]]] = []
-    sentences = []
+    compared: Rows, tests: Mapping[Where, Sequence[Against]]
+) -> tuple[list[ReportTable], list[str]]:
+    """A table for each score that all systems were tested in, and what to beware of."""
+    words = versions(scores_of(compared))
     warnings = []
-    for metric in reversed(metrics):
-        if metric not in RESAMPLED:
-            continue
-        console.say(f"testing {title(metric)} against {base}")
-        against = order(systems, base, metric, version)
-        decided = against
-        if tested:  # of a further metric the inconclusive ones are in the tables alone
-            decided = [row for row in against if row.verdict != INCONCLUSIVE]
-        score = f"{spoken(metric)} on {images}"
-        sentences += said_against(decided, base, score, intervals=True)
-        tested.append((f"{title(metric)}, {images}", base, against))
-        warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
-    return sentences, tests_against(tested)[1], warnings
+    scores = []
+    for where, rows in tests.items():
+        score = f"{title(where.metric)}, {words.get(where.version, where.version)} images"
+        scores.append((score, rows[0].name, rows))
+        warnings += [f"{row.name}: {row.warning}" for row in rows if row.warning]
+    return tests_against(scores)[1], list(dict.fromkeys(warnings))
 
 
 def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:

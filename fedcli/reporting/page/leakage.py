@@ -1,12 +1,13 @@
 """The audit of a run as tables, and as a section of the page."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...data import manifest, shared_patients
+from ...data import manifest, shared_patients, units
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
 from ...printed import percents
@@ -56,6 +57,23 @@ PROBE_HEADS: Heads = [
     "within a class",
     "chance within a class",
 ]
+SOURCE = (
+    "In percent, with 95 % intervals over patients, within classes, the mean over hospitals and "
+    "then classes: how often a hospital is named for its own training images, and for the others' "
+    "images of the same class. Who guesses by the class alone names it as often for both, so only "
+    "a difference above 0 is more than the case mix. A server without secure aggregation sees each "
+    "hospital's model; with it, the mean of the models alone. held out: images that no model was "
+    "trained on, which show what the look of a hospital's images reveals without any memory of "
+    "them. † marks fewer than 30 images."
+)
+SOURCE_HEADS: Heads = [
+    "from",
+    "images of",
+    "count",
+    "of the hospital",
+    "of others",
+    "difference",
+]
 TOO_FEW = "too few are of one class to tell whether they reveal more than the case mix"
 OLDER = "the audit is older than the comparison with the case mix: audit the run again"
 INVERSION = (
@@ -71,14 +89,28 @@ def of_run(run: Path) -> Facts:
     return manifest.read(audit, "audit").body if audit else {}
 
 
-def tables(body: Facts, name: str = "") -> Iterator[ReportTable]:
-    """The tables of an audit. name: of its run, where there are several."""
-    ending = f", {name}" if name else ""
+def tables(
+    body: Facts,
+    name: str = "",
+    noun: str = units.PATIENT,
+) -> Iterator[ReportTable]:
+    """The tables of an audit. name: of its run, where there are several. noun: of the dataset's
+    ids.
+    """
+    for table in _tables(body, f", {name}" if name else ""):
+        yield replace(table, legend=units.worded(table.legend, noun))
+
+
+def _tables(body: Facts, ending: str) -> Iterator[ReportTable]:
     yield from _attacks(body, ending)
     yield from _allowed(body["membership"], ending)
     if body["hospital"]:
         lines = [_probe_line(row) for row in body["hospital"]]
         yield ReportTable.of(f"Of which hospital is it?{ending}", PROBE_HEADS, lines, HOSPITAL)
+    if body.get("source"):  # which older audits lack
+        lines = [_source_line(row) for row in body["source"]]
+        title = f"Whose training image is it, given its class?{ending}"
+        yield ReportTable.of(title, SOURCE_HEADS, lines, SOURCE)
     if body["inversion"]:
         yield _rebuilt(body["inversion"], ending)
 
@@ -157,6 +189,9 @@ def sentences(body: Facts, name: str = "") -> Iterator[str]:
             yield f"{run}Membership by {row['attack']}: {_membership(row['numbers'])}"
     for row in body["hospital"]:
         yield f"{run}{_hospital(row)}"
+    for row in body.get("source", ()):
+        if not row["attribute"] and not row["group"] and row["difference"]["low"] is not None:
+            yield f"{run}{_source(row)}"
     inversion = body["inversion"]
     for model in inversion["models"] if inversion else ():
         yield f"{run}Gradient of the {model['model']} model: {_inversion(model['psnr'], inversion)}"
@@ -190,6 +225,17 @@ def _hospital(row: Facts) -> str:
     return f"{sentence}, and {within_class}: they {reveal} than the case mix"
 
 
+def _source(row: Facts) -> str:
+    """The hospital of a training image, against images of others with the same class."""
+    verdict = "more" if row["difference"]["low"] > 0 else "not significantly more"
+    own = _interval(row["own"]).text
+    others = _interval(row["others"]).text
+    return (
+        f"From {row['server']} a hospital is named for {own} % of its training images and {others} "
+        f"% of others' with the same class: {verdict} than the class reveals"
+    )
+
+
 def _inversion(psnr: list[float], inversion: Facts) -> str:
     """The number of images nearer to their originals than a guess without the gradient."""
     guesses = np.array(inversion["blind"])
@@ -213,6 +259,12 @@ def _probe_line(row: Facts) -> list[Any]:
         _interval(probe.get("accuracy")),
         percents(probe["chance"]) if probe else None,
     ]
+
+
+def _source_line(row: Facts) -> list[Any]:
+    shares = [row["own"], row["others"], row["difference"]]
+    cells = [_interval(share, doubtful=row["small"]) for share in shares]
+    return [row["server"], _images(row), row["images"], *cells]
 
 
 def _decibels(psnr: list[float]) -> list[Cell]:
@@ -247,7 +299,7 @@ def section(compared: Rows) -> Section:
         if run:
             body = of_run(run)
             name = row.name if len(compared) > 1 else ""
-            every_table += tables(body, name)
+            every_table += tables(body, name, row.scores.noun)
             text += sentences(body, name)
             if body["inversion"]:
                 panels.append(of_picture(reconstructions.draw(reconstructions.frame(run))))

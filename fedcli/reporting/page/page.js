@@ -19,7 +19,7 @@
       button.type = "button";
       button.append(...head.childNodes);
       head.append(button);
-      button.addEventListener("click", () => {
+      head.addEventListener("click", () => { // wherever it is hit; a key on its button too
         const now = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort") || "none"];
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         const rows = [...given], sign = now === "descending" ? -1 : 1;

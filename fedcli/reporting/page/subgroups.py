@@ -151,7 +151,9 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
     sentences = [GROUPS.format(images=images), unreliable(rows[0].each, attribute)]
     sentences.append(hidden_note(scores_of(rows), attribute))
     if len(rows) > 1:
-        sentences.append("Bold marks the best, without a test.")
+        sentences.append(
+            "Bold marks the best, without a test; never a gap that is smaller only as groups lost."
+        )
     missing = unknown_note(
         attribute,
         scores.grouped[attribute].unknown,
@@ -278,10 +280,24 @@ def _by_system(
         if any(cell.number is not None for cell in column):
             lower = numbers.is_lower(where)
             columns.append(Column(heads.get(key, key), lower=lower))
-            cells.append(_with_best(rows, column, lower))
+            column = _with_best(rows, column, lower)
+            if where.measure == views.GAP:
+                for k, row in enumerate(rows):
+                    if not _gains(row, rows[0], names):
+                        column[k] = replace(column[k], best=False)
+            cells.append(column)
     if len(columns) == 1:
         return []
     return [ReportTable(name, columns, list(zip(*cells)), legend)]
+
+
+def _gains(row: SystemRow, reference: SystemRow, names: Names) -> bool:
+    """Tell whether some group scores higher than in the first row, the reference: else a smaller
+    gap is no gain.
+    """
+    groups = [where for where in names.values() if where.group]
+    is_higher = (row.percent(where) > reference.percent(where) for where in groups)
+    return row is reference or any(is_higher)
 
 
 def _of_printed(gap: Cell, row: SystemRow, names: Names) -> Cell:
@@ -464,5 +480,6 @@ def _column(row: SystemRow, metric: str, attribute: str) -> dict[str, Cell]:
     for name, of_runs in scores_by_client.items():
         if any(of_runs):
             value = joined(of_runs, row.over)
-            cells[name] = percent(value.mean, value.std, doubtful=name in small)
+            cell = percent(value.mean, value.std, doubtful=name in small)
+            cells[name] = cell.rounded(1)
     return cells

@@ -5,7 +5,9 @@ If the paper's runs and ours differ in their random numbers alone, a printed mea
 95 of 100 cases within t(n - 1) s sqrt(1/n + 1/m) of our mean of n runs, of sample standard
 deviation s: the prediction interval for the mean of m future observations (Hahn and Meeker,
 Statistical Intervals, 1991, chapter 4), for one run where the paper has one, plus half a unit of
-its last digit. Test patients, splits and machines that differ are not in it. Order: Kendall's
+its last digit. Where the paper prints its own standard deviation S over runs, the interval is that
+of Welch's test (Biometrika 34, 1947): t(f) sqrt(s^2 / n + S^2 / m), f after Satterthwaite. Test
+patients, splits and machines that differ are not in it. Order: Kendall's
 tau-b (Biometrika 33, 1945) over the rows of a column, and the share of orders that agree as much:
 of all, up to MOST_ROWS rows, else of DRAWN random ones.
 """
@@ -36,17 +38,32 @@ DRAWN = 9_999
 SIGNIFICANT = 0.05
 
 
-def half_width(runs: Sequence[float], others: int) -> float | None:
-    """Half of the interval around the mean of our runs that has the mean of so many other runs;
-    None of one run."""
+def half_width(
+    runs: Sequence[float],
+    others: int,
+    their_std: float | None = None,
+) -> float | None:
+    """Half of the interval around the mean of our runs that has the mean of so many other runs, of
+    this standard deviation, by default ours; None of one run."""
     if len(runs) < 2:
         return None
     from scipy.special import stdtrit
 
     tail = (1 + LEVEL) / 2
-    t = float(stdtrit(len(runs) - 1, tail))
-    variance_factor = 1 / len(runs) + 1 / others
-    return t * stdev(runs) * sqrt(variance_factor)
+    freedom = len(runs) - 1
+    if their_std is None or others < 2:
+        variance_factor = 1 / len(runs) + 1 / others
+        t = float(stdtrit(freedom, tail))
+        return t * stdev(runs) * sqrt(variance_factor)
+    variance = stdev(runs) ** 2
+    ours = variance / len(runs)
+    theirs = their_std**2 / others
+    if not ours + theirs:
+        return 0.0
+    uncertainty = ours**2 / freedom + theirs**2 / (others - 1)
+    welch_freedom = (ours + theirs) ** 2 / uncertainty
+    t = float(stdtrit(welch_freedom, tail))
+    return t * sqrt(ours + theirs)
 
 
 def judged(
@@ -54,17 +71,19 @@ def judged(
     published: Printed | None,
     *,
     scale: str,
+    spread: str = "",
     sure: bool = False,
 ) -> ResultCell:
     """Our number with the published one, their difference and, at the paper's scale, the verdict.
 
-    sure: whether it does not vary over runs.
+    spread: "runs" where a printed deviation is over runs. sure: whether it does not vary over runs.
     """
     update: dict[str, object] = {"published": published}
     if published is None or ours.mean is None:
         return ours.model_copy(update=update)
     update["difference"] = ours.mean - published.mean
-    half = 0.0 if sure else half_width(ours.per_run, published.runs)
+    their_std = published.std if spread == "runs" else None
+    half = 0.0 if sure else half_width(ours.per_run, published.runs, their_std)
     if scale != "paper":
         update["verdict"] = UNKNOWN
     elif half is None:

@@ -20,6 +20,7 @@ SPREADS = {
     "pooled": "population standard deviation over these rounds of all runs",
     "runs": "sample standard deviation of the runs' means",
 }
+WELCH = ", by Welch's test where the paper prints its deviation over runs"
 MOMENTS = {
     "last5": "Mean over the last five rounds (all of a shorter run) and over seeds",
     "last": "Last round, mean over seeds",
@@ -313,6 +314,7 @@ def _of_paper(results: Results) -> str:
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
     text = "as the paper prints it"
     if any(cell.half is not None for cell in results.cells):
+        welch = WELCH if results.spread == "runs" else ""
         runs = sorted({cell.published.runs for cell in results.cells if cell.published})
         expected = "one more run"
         if runs != [1]:
@@ -320,7 +322,7 @@ def _of_paper(results: Results) -> str:
             expected = f"the mean of {counts} more runs"
         text += (
             f", with {layout.FAR} where it lies outside of our 95 % prediction interval for "
-            f"{expected}, over seeds alone; 9/14: nine of a line's fourteen do not"
+            f"{expected}, over seeds alone{welch}; 9/14: nine of a line's fourteen do not"
         )
     return f"{text}."
 

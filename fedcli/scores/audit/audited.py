@@ -28,6 +28,7 @@ from ...data.shard import Shard
 from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...methods.losses import each_loss
+from ...methods.mixins import GroupViews
 from ...metrics import Task, apart, title
 from ...options import path_of
 from ...runs import finished as runs
@@ -39,10 +40,10 @@ from ..groups import SMALL
 from ..statistics.bootstrap import interval
 from ..statistics.intervals import Answered
 from ..statistics.stratified import scores as score_of
-from . import inversion
+from . import inversion, source
 from .finished import FILE, ORIGINAL
 from .hospital import by_class, probe, within_classes
-from .membership import Scores, allowed, attack, lira
+from .membership import Scores, allowed, attack, lira, weights_of
 
 LOSS = "its loss"
 ALL = "all"
@@ -154,6 +155,7 @@ def _build(
         "caution": _caution(run, images),
         "membership": list(_membership(run, images, scores, options.seed)),
         "hospital": [],
+        "source": [],
         "inversion": None,
     }
     if shared_patients.KEY in run.data.body:
@@ -162,6 +164,8 @@ def _build(
         facts["privacy"] = run.manifest.body["privacy"]
     if not alone:
         facts["hospital"] = list(_hospitals(run, images, options.seed))
+        if not isinstance(run.method.local, GroupViews):  # whose network also needs groups
+            facts["source"] = list(_sources(run, images, options.seed))
         facts["inversion"] = _inversion(run, options, folder)
     return facts
 
@@ -528,6 +532,67 @@ def _batches(order: Array, classes: Array) -> list[Array]:
         whole = len(places) // LOCAL_BATCH * LOCAL_BATCH
         batches += list(places[:whole].reshape(-1, LOCAL_BATCH))
     return batches
+
+
+def _sources(
+    run: FinishedRun,
+    images: AuditedImages,
+    seed: int,
+) -> Iterator[Facts]:
+    """A row for each server and part of the training images, and where clients have their own
+    held-out images, one of those.
+    """
+    losses = source.losses(run, images.shards)
+    run.net.eval()
+    parts = _parts(run, images)
+    yield from _sources_of(run, images, images.member, losses, parts, seed)
+    if _have_own_tests(run):
+        held_out = [("", source.HELD_OUT, images.once)]
+        yield from _sources_of(run, images, ~images.member, losses, held_out, seed)
+
+
+def _sources_of(
+    run: FinishedRun,
+    images: AuditedImages,
+    among: Array,
+    losses: Array,
+    parts: list[tuple[str, str, Array]],
+    seed: int,
+) -> Iterator[Facts]:
+    """Rows for these parts of the images `among`, bool [N], by each server."""
+    hospital = images.client[among]
+    units = images.units[among]
+    classes = images.classes[among]
+    weights = weights_of(units, seed)
+    table = _answers(images, among).table
+    namers = {
+        source.MODELS: source.by_losses(losses[among], hospital),
+        source.MEAN: source.by_answers(table, hospital, units, seed),
+    }
+    for server, namer in namers.items():
+        names = source.named(namer, classes, hospital, units)
+        for attribute, group, chosen in parts:
+            only = None
+            rows = chosen[among]
+            if attribute == "client":  # against the images of all others
+                only = run.data.roster.index(group)
+                rows = np.ones_like(rows)
+            numbers = source.measured(
+                names[rows],
+                classes[rows],
+                hospital[rows],
+                weights[:, rows],
+                only,
+            )
+            if numbers:
+                small = numbers["images"] < SMALL
+                yield {
+                    "server": server,
+                    "attribute": attribute,
+                    "group": group,
+                    "small": small,
+                    **numbers,
+                }
 
 
 def _inversion(run: FinishedRun, options: AuditOptions, folder: Path) -> Facts:

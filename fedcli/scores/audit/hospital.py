@@ -34,7 +34,7 @@ def probe(
 
     table: [N, D]. hospital: int [N]. units: [N], patients.
     """
-    return _measured(_linear(), table, hospital, units, seed)
+    return _measured(linear(), table, hospital, units, seed)
 
 
 def by_class(
@@ -75,7 +75,7 @@ def within_classes(
     chances = []
     sizes = []
     for one_class in np.unique(classes):
-        rows = _at_large_hospitals(
+        rows = at_large_hospitals(
             np.flatnonzero(classes == one_class),
             hospital,
             units,
@@ -84,7 +84,7 @@ def within_classes(
         if hospitals < 2:
             continue
         right = _right(
-            _linear(),
+            linear(),
             FOLDS,
             table[rows],
             hospital[rows],
@@ -104,7 +104,7 @@ def within_classes(
     }
 
 
-def _at_large_hospitals(
+def at_large_hospitals(
     rows: np.ndarray,
     hospital: np.ndarray,
     units: np.ndarray,
@@ -116,7 +116,8 @@ def _at_large_hospitals(
     return rows[np.isin(hospital[rows], hospitals[counts >= LEAST])]
 
 
-def _linear() -> Any:
+def linear() -> Any:
+    """The classifier of the probe: logistic regression with hospitals of equal weight."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -149,14 +150,24 @@ def _right(
     units: np.ndarray,
     seed: int,
 ) -> np.ndarray:
-    """Hospitals that are named rightly by a classifier that saw none of the patient's images: bool
-    [N].
-    """
+    """Images whose hospital is named rightly, as of named_by(): bool [N]."""
+    return named_by(classifier, folds, table, hospital, units, seed) == hospital
+
+
+def named_by(
+    classifier: Any,
+    folds: int,
+    table: np.ndarray,
+    hospital: np.ndarray,
+    units: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """The hospital that a classifier which saw none of the patient's images names: int [N]."""
     from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
 
     state = derive("which hospital", seed) % 2**32
     split = StratifiedGroupKFold(folds, shuffle=True, random_state=state)
-    return cross_val_predict(classifier, table, hospital, groups=units, cv=split) == hospital
+    return cross_val_predict(classifier, table, hospital, groups=units, cv=split)
 
 
 def _balanced(

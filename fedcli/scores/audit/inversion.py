@@ -9,9 +9,9 @@ Source: Geiping, Bauermeister, Dröge and Moeller, "Inverting gradients", NeurIP
 by Adam on the signs of the gradient, with its step cut to a tenth after 3/8, 5/8 and 7/8 of the
 iterations. As there, the attacker knows the labels and the network, which answers in evaluation
 mode, and g is of one batch: a worst case, since a client of FedAvg sends the sum of many steps. One
-start, where the authors take the best of several. Under --dp-sgd the gradient of each image is cut
-and the sum has the run's noise; under --dp-noise the whole gradient is cut at its full norm, so
-that the noise is no larger beside it than in the run.
+start, where the authors take the best of several. Under --dp image the gradient of each image is
+cut and the sum has the run's noise; under --dp client the whole gradient is cut at its full norm,
+so that the noise is no larger beside it than in the run.
 """
 
 from collections.abc import Callable

@@ -28,8 +28,14 @@ from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, 
 
 # scalar of a task, said at the site: over how many sites the sum is that a report is masked for
 MASKED = "masked"
-# scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
+# scalar of a question whose answer is only wanted within a sum: the clients, their images and the
+# most images of one, the number of sums of the round before it, and what is added, a key of ADDED
 SUM = "sum"
+# arrays of an answer that is added, and of the question that brings a sum
+NUMBER, UPDATE, WEIGHT, LOSS, TOTAL = "number", "update", "weight", "loss", "total"
+MODELS, NUMBERS, WEIGHED = "models", "numbers", "weighed"
+PLACES = 256  # binary ones of a number that is added, before its point and behind
+LARGEST_NUMBER = 2.0**PLACES
 LOOK = 0.2  # seconds between two looks whether to go on listening
 LIFE = 10.0  # seconds between two notices
 MOST = 64  # connections to a site at once

@@ -14,11 +14,16 @@ masks().
 What is added are updates, quantized to RANGE at a step of about 16 / 2^30 before they are weighted
 by training images, with noise of a step from the rounding: no seed makes the same bits again. Every
 site of a round is needed.
+
+Rules whose weights need sums of numbers (mixins.WeighsBySums) have further sums, one after another:
+of numbers, which are exact, see digits(), then of updates that each site has weighed itself, and of
+these weights, by which the sum is divided.
 """
 
 import hashlib
 import json
 import math
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -29,12 +34,24 @@ import numpy as np
 
 from ...errors import FedcliError
 from .frames import Arrays, Message
-from .relay import SUM, Question, answered
+from .relay import (
+    LOSS,
+    NUMBER,
+    NUMBERS,
+    PLACES,
+    SUM,
+    TOTAL,
+    UPDATE,
+    WEIGHT,
+    Question,
+    answered,
+)
 
 RANGE = 8.0  # an update's numbers must be within
 LARGEST_LOSS = 64.0  # losses are cut there, and sent as a share of it
 BITS = 32  # of a sum
 MOST_BITS = 30  # of a quantized number
+DIGIT = 8  # bits
 LOST = "see the logs of the SuperNodes; start what ended again, then go on with --resume"
 GENERATOR = "pseudo_rand_gen"
 HALVES = (  # of flwr's protocol, at a site and at the server
@@ -44,6 +61,30 @@ HALVES = (  # of flwr's protocol, at a site and at the server
 FAILED = "secure aggregation ended without a sum"
 
 
+def parts_of(
+    question: Message,
+    answer: Message,
+    clients: int,
+) -> tuple[list[np.ndarray], int]:
+    """A site's part of the sum that a question asks for, and the images by which it is weighed.
+
+    clients: of the sum. Raises ValueError where it cannot be part of a sum; the text may leave the
+    site.
+    """
+    scalars, arrays = answer
+    if "error" in scalars:
+        raise ValueError(scalars["error"])
+    largest = question[0][SUM]["largest"]
+    if NUMBER in arrays:
+        return [digits(arrays[NUMBER], clients)], largest
+    if WEIGHT not in arrays:
+        return update_of(question, answer, largest), int(scalars["n"])
+    weight = arrays[WEIGHT].reshape(1)
+    share = scalars["n"] / largest
+    loss = share * _loss_part(arrays)
+    return [_checked(arrays[UPDATE]), weight, loss], largest
+
+
 def update_of(
     question: Message,
     answer: Message,
@@ -51,29 +92,71 @@ def update_of(
 ) -> list[np.ndarray]:
     """A site's part of the sum: its update float64 [P]; its loss, and whether it says one, [2].
 
-    largest: training images of a site. Raises ValueError where it cannot be part of a sum; the
-    text may leave the site.
+    largest: training images of a site. Raises ValueError as parts_of() does.
     """
     scalars, arrays = answer
-    if "error" in scalars:
-        raise ValueError(scalars["error"])
     if arrays.keys() != {"theta", "loss"}:
         name = min(arrays.keys() - {"theta", "loss"})
         raise ValueError(
             f"this method reports {name!r} beside its model, which the sum does not carry"
         )
     update = arrays["theta"].astype(np.float64) - question[1]["theta"]
+    if scalars["n"] > largest:
+        raise ValueError("it has more training images than the coordinator knows of")
+    return [_checked(update), _loss_part(arrays)]
+
+
+def _checked(update: np.ndarray) -> np.ndarray:
+    """The update. Raises ValueError where it is beyond the range of a sum."""
     if not np.isfinite(update).all() or np.abs(update).max(initial=0) > RANGE:
         raise ValueError(
             f"its update has numbers beyond {RANGE:g}, which the sum does not carry: lower --lr"
         )
-    if scalars["n"] > largest:
-        raise ValueError("it has more training images than the coordinator knows of")
-    loss = float(arrays["loss"])
+    return update
+
+
+def _loss_part(arrays: Arrays) -> np.ndarray:
+    """The loss as a share of LARGEST_LOSS, and 1; zeros [2] where there is none."""
+    loss = float(arrays[LOSS])
     if not math.isfinite(loss):  # NaN where noise protects the update
-        return [update, np.zeros(2)]
+        return np.zeros(2)
     share = min(max(loss, 0.0), LARGEST_LOSS) / LARGEST_LOSS
-    return [update, np.array([share, 1.0])]
+    return np.array([share, 1.0])
+
+
+def digits(numbers: np.ndarray, clients: int) -> np.ndarray:
+    """Numbers >= 0 [M] by their digits [M, 64], the lowest first, which quantization keeps exact.
+
+    A number's own digits would show, in their sums over the clients, where these carry over.
+    Therefore a random multiple of 256 is moved from each digit to the next.
+    """
+    bytes_of_number = 2 * PLACES // DIGIT
+    largest_carry = 2 ** (bits(clients) - DIGIT - 2)
+    rows = []
+    for number in numbers.tolist():
+        whole = int(math.ldexp(number, PLACES))
+        row = np.frombuffer(whole.to_bytes(bytes_of_number, "little"), np.uint8).astype(np.int64)
+        random = np.frombuffer(secrets.token_bytes(4 * len(row)), np.uint32)
+        carried = random[1:].astype(np.int64) % largest_carry
+        row[:-1] += carried * 2**DIGIT
+        row[1:] -= carried
+        rows.append(row)
+    return np.array(rows) * _step(clients)
+
+
+def _step(clients: int) -> float:
+    """The difference between two neighbouring numbers in a sum."""
+    return 2 * RANGE / 2 ** bits(clients)
+
+
+def total_of(mean: np.ndarray, clients: int) -> np.ndarray:
+    """The sum of the sites' numbers, float64 [M], from the mean of their digits()."""
+    sums_of_digits = np.rint(mean * clients / _step(clients)).astype(np.int64)
+    totals = []
+    for row in sums_of_digits.tolist():
+        whole = sum(digit << (DIGIT * place) for place, digit in enumerate(row))
+        totals.append(whole / 2**PLACES)
+    return np.array(totals)
 
 
 def mean_of(parts: list[np.ndarray]) -> Arrays:
@@ -81,9 +164,18 @@ def mean_of(parts: list[np.ndarray]) -> Arrays:
 
     The loss is of those sites that say one; NaN where none does.
     """
-    update, (loss, weight) = parts
+    update, *weight_of_sites, (loss, weight) = parts
+    for (total,) in weight_of_sites:  # of sites that weighed their updates
+        update = update / total
     mean = loss / weight * LARGEST_LOSS if weight > 1e-6 else math.nan
-    return {"update": update, "loss": np.array(mean, np.float32)}
+    return {UPDATE: update, LOSS: np.array(mean, np.float32)}
+
+
+def result_of(question: Message, parts: list[np.ndarray], clients: int) -> Arrays:
+    """The arrays of the answer to a question about a sum, from the mean of the sites' parts."""
+    if question[0][SUM]["of"] == NUMBERS:
+        return {TOTAL: total_of(parts[0], clients)}
+    return mean_of(parts)
 
 
 def gathered(waiting: Mapping[str, Question], question: Question) -> dict[str, Question]:
@@ -96,15 +188,18 @@ def gathered(waiting: Mapping[str, Question], question: Question) -> dict[str, Q
     return of_sum
 
 
-def _sum_of(question: Question) -> tuple[Any, Any]:
-    """The run and the round of a sum."""
+def _sum_of(question: Question) -> tuple[Any, Any, Any]:
+    """The run and the round of a sum, and its place in the round."""
     scalars, _ = question.message
-    return scalars.get("run"), scalars.get("round")
+    return scalars.get("run"), scalars.get("round"), scalars[SUM]
 
 
 def bits(clients: int) -> int:
-    """The bits of a quantized number with which the sum over the clients has 32."""
-    return min(MOST_BITS, BITS - math.ceil(math.log2(clients)))
+    """The bits of a quantized number with which the sum over the clients is below 2^32.
+
+    Equal to it, as that of four clients' largest weights with 30 bits, it would be 0.
+    """
+    return min(MOST_BITS, BITS - clients.bit_length())
 
 
 def masks(
@@ -154,12 +249,12 @@ def masked_answer(message: Any, context: Any) -> Any:
     state = context.state.config_records[RECORD_KEY_STATE]
     keys = set(state["public_keys_dict:K"])  # of all sites that share masks
     answer = answered(client, path, question, masked=len(keys))
-    parts = update_of(question, answer, question[0][SUM]["largest"])
+    parts, images = parts_of(question, answer, len(keys))
     scalars, _ = answer
     result = FitRes(
         Status(Code.OK, ""),
         ndarrays_to_parameters(parts),
-        int(scalars["n"]),
+        images,
         {"scalars": json.dumps(scalars)},
     )
     return compat.fitres_to_recorddict(result, keep_input=False)
@@ -203,7 +298,8 @@ def add_up(grid: Any, context: Any, questions: Mapping[int, Question]) -> None:
         if sum_round.mean is None:
             question.fail(sentence, LOST)
         else:
-            question.answer((sum_round.scalars[node], mean_of(sum_round.mean)))
+            arrays = result_of(question.message, sum_round.mean, len(questions))
+            question.answer((sum_round.scalars[node], arrays))
 
 
 class _SumRound:

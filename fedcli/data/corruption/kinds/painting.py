@@ -113,11 +113,12 @@ def with_bubbles(
     centres: Array,
     radii: Array,
     light: Array,
+    rim: float = 0.55,
 ) -> Array:
     """An image with bubbles of air: a dark rim, a bright ring inside it and a reflection of light.
 
     centres: [n, 2], radii: [n], in shares of the shorter side. light: [2], the direction from which
-    it comes.
+    it comes. rim: share of the light that the rim takes.
     """
     y, x = grid(image.shape)
     image = image.copy()
@@ -126,7 +127,7 @@ def with_bubbles(
         down = (y[window] - centre[0]) / radius
         across = (x[window] - centre[1]) / radius
         soft = max(0.09, 0.7 / side_of(image.shape) / radius)  # no rim is thinner than a pixel
-        image[window] = _bubble(image[window], down, across, light, soft)
+        image[window] = _bubble(image[window], down, across, light, soft, rim)
     return image
 
 
@@ -146,6 +147,7 @@ def _bubble(
     across: Array,
     light: Array,
     soft: float,
+    darkness: float,
 ) -> Array:
     """The part of an image about one bubble; down, across: from its centre, in radii."""
     distance = np.hypot(down, across)
@@ -157,5 +159,5 @@ def _bubble(
     glint = np.clip((0.2 - spot) / soft + 0.5, 0, 1)
     image = covered(image, 0.08 * inside, 1.0)
     image = covered(image, 0.4 * ring * (0.35 + 0.65 * np.clip(away_from_light, 0, 1)), 1.0)
-    image = image * (1 - 0.55 * rim)[..., None]
+    image = image * (1 - darkness * rim)[..., None]
     return covered(image, 0.9 * glint, 1.0)

@@ -46,7 +46,7 @@ def speckle(image: Array, amount: float, stream: Stream) -> Array:
 
 
 def vessel_shadow(image: Array, amount: float, stream: Stream) -> Array:
-    """Dark columns below the brightest layer, where vessels take the light."""
+    """Dark columns from the inner layers down, where vessels take the light."""
     x = grid(image.shape)[1]
     half_width = image.shape[1] / side_of(image.shape) / 2
     surface = _surface(luma(image))
@@ -61,11 +61,12 @@ def vessel_shadow(image: Array, amount: float, stream: Stream) -> Array:
 
 
 def _surface(grey: Array) -> Array:
-    """The row [W] at which each column is brightest, smoothed over columns."""
+    """The first row [W] of each column that is half as bright as its brightest, smoothed over
+    columns: vessels are in the inner layers, above the brightest one."""
     from scipy import ndimage
 
     smooth = blurred(grey, 0.02 * side_of(grey.shape))
-    rows = smooth.argmax(0).astype(float)
+    rows = (smooth >= smooth.max(0) / 2).argmax(0).astype(float)
     return ndimage.gaussian_filter1d(rows, 0.05 * side_of(grey.shape), mode="nearest")
 
 
