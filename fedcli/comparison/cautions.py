@@ -95,10 +95,13 @@ def _chance_in_words(
         values.append(f"{100 * (score.last or 0):.1f}")
         lower_bounds.append(f"{100 * (score.low or 0):.1f}")
     chance = f"{100 / scores.answers(version):.1f} %"
+    metric_title = title(metric)
+    percents = ", ".join(values)
+    lower_percents = ", ".join(lower_bounds)
     return (
-        f"may be no better than chance ({chance}) on {images}: {title(metric)} "
-        f"{', '.join(values)} % in the last round, its 95 % interval begins at "
-        f"{', '.join(lower_bounds)} %"
+        f"may be no better than chance ({chance}) on {images}: {metric_title} "
+        f"{percents} % in the last round, its 95 % interval begins at "
+        f"{lower_percents} %"
     )
 
 
@@ -155,7 +158,10 @@ def _is_stuck(run: Scored, version: str) -> bool:
     if score is None or score.low is None:
         return False
     answers = run.scores.answers(version)
-    return answers > 1 and bool(apart(score.low, 1 / answers) <= 0)
+    if answers < 2:
+        return False
+    chance = 1 / answers
+    return bool(apart(score.low, chance) <= 0)
 
 
 Test = Callable[[Where, int], Difference | None]  # of a score and the index of a system
@@ -180,16 +186,19 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) 
             tested = test(
                 Where("clean", attribute=attribute, metric=area, measure=views.GAP), index
             )
-            best = max(
-                (group for group in after if group in before), key=lambda group: before[group]
-            )
-            fall = f"{best} fell from {100 * before[best]:.1f} to {100 * after[best]:.1f} %"
+            groups_of_both = (group for group in after if group in before)
+            best = max(groups_of_both, key=lambda group: before[group])
+            percent_before = 100 * before[best]
+            percent_after = 100 * after[best]
+            fall = f"{best} fell from {percent_before:.1f} to {percent_after:.1f} %"
             scores = [run.scores for run in (*base_runs, *runs)]
             decided = small_decides(scores, attribute, "clean", area, LAST5)
             few = BY_FEW if views.GAP in decided else ""
+            area_title = title(area)
+            doubt = _unsure(tested)
             yield (
                 f"{name}: smaller gap by {attribute} than {base}, but only because no group gained "
-                f"and {fall} {title(area)} (levelling down){_unsure(tested)}{few}"
+                f"and {fall} {area_title} (levelling down){doubt}{few}"
             )
 
 
@@ -202,8 +211,12 @@ def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> boo
         return False
     old = [before[group] for group in shared]
     new = [after[group] for group in shared]
-    narrowing = (max(old) - min(old)) - (max(new) - min(new))
-    return bool(apart(narrowing, 0.0) > 0 and (apart(new, old) <= 0).all())
+    old_gap = max(old) - min(old)
+    new_gap = max(new) - min(new)
+    narrowing = old_gap - new_gap
+    is_narrower = apart(narrowing, 0.0) > 0
+    no_group_gained = (apart(new, old) <= 0).all()
+    return bool(is_narrower and no_group_gained)
 
 
 def _unsure(tested: Difference | None) -> str:
@@ -342,9 +355,10 @@ def small_groups(
     A group without any test image, such as a hospital that is left out, has no score that could be
     unreliable.
     """
+    scores_by_group = scores.members(attribute, metrics)
     return {
         group: score.small
-        for group, score in scores.members(attribute, metrics).items()
+        for group, score in scores_by_group.items()
         if score.small and score.count and not score.hidden
     }
 
@@ -389,7 +403,8 @@ def small_in_sets(sets: Mapping[str, RunScores], attribute: str) -> dict[str, st
         for name, members in members_by_set.items():
             reason = _why_small(members.get(group, Score()))
             if reason:
-                reasons.append(f"{reason} ({name})" if len(sets) > 1 else reason)
+                text = f"{reason} ({name})" if len(sets) > 1 else reason
+                reasons.append(text)
         if reasons:
             reasons_by_group[group] = "; ".join(reasons)
     return reasons_by_group

@@ -74,10 +74,11 @@ def group_tests(
             where = Where(version, attribute=name, metric=metric)
             of_gaps.append(where._replace(measure=GAP))
             of_groups += [where._replace(group=group) for group in groups]
+    scores_by_set = {run.which: run.scores for run in runs}
     return GroupTests(
         gaps=_rows(paired, resamples, of_gaps),
         each=_rows(paired, resamples, of_groups),
-        small=small_in_sets({run.which: run.scores for run in runs}, name),
+        small=small_in_sets(scores_by_set, name),
         unknown=_unknown(runs, name),
     )
 
@@ -122,6 +123,7 @@ def difference(
     t = paired_t(a, b, overlap=sample.overlap)
     name_of_t = "corrected_t" if sample.overlap else "paired_t"
     tests = {name_of_t: asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
+    tests_over_seeds = tests if sample.count > 1 else None
     row = ComparedScore(
         version=where.version,
         metric=where.metric,
@@ -136,7 +138,7 @@ def difference(
         over=sample.over,
         samples=sample.count,
         overlap=sample.overlap,
-        over_seeds=tests if sample.count > 1 else None,
+        over_seeds=tests_over_seeds,
         p_seeds=t.p,
     )
     patients = _patients(pairs, where) if where.group else sample.units
@@ -186,7 +188,8 @@ def _unknown(runs: Sequence[Scored], attribute: str) -> int | None:
     total = 0
     for run in runs:
         images = predicted(run.path)
-        unknown: int | None = int((images.grouping(attribute)[0] < 0).sum())
+        group_index = images.grouping(attribute)[0]
+        unknown: int | None = int((group_index < 0).sum())
         if images.counted:
             unknown = run.scores.grouped[attribute].unknown
         if unknown is None:

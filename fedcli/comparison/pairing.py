@@ -59,10 +59,11 @@ class Sample:
         if self.over == "seeds" or len(set(run_counts)) == 1:
             return ""
         counts = ", ".join(map(str, run_counts))
+        singular = self.over[:-1]
         return (
             f"the {self.over} have unlike numbers of runs ({counts}): means, differences, their "
             f"intervals and p over patients weigh every run alike, p over {self.over} every "
-            f"{self.over[:-1]}"
+            f"{singular}"
         )
 
     def means(self, means: list[float]) -> list[float]:
@@ -112,7 +113,8 @@ def _pairs(a: Sequence[Scored], b: Sequence[Scored]) -> tuple[Pairs, list[str]]:
     """Runs of equal draws, or the only run of each system, with notes on the other runs."""
     runs_a = _by_draw(a)
     runs_b = _by_draw(b)
-    if len(a) == len(b) == 1 and runs_a.keys() != runs_b.keys():
+    is_of_single_runs = len(a) == len(b) == 1
+    if is_of_single_runs and runs_a.keys() != runs_b.keys():
         note = "the two runs do not have the same seeds: they differ in their draw as well"
         return [(a[0], b[0])], [note]
     shared = [draw for draw in runs_a if draw in runs_b]
@@ -131,9 +133,10 @@ def _pairs(a: Sequence[Scored], b: Sequence[Scored]) -> tuple[Pairs, list[str]]:
 def _no_pair(a: Sequence[Scored], b: Sequence[Scored]) -> FedcliError:
     seeds_a = ", ".join(sorted({str(run.seed) for run in a}))
     seeds_b = ", ".join(sorted({str(run.seed) for run in b}))
+    name_a = a[0].scores.name
+    name_b = b[0].scores.name
     sentence = (
-        f"no run of {a[0].scores.name} and of {b[0].scores.name} has the same seeds "
-        f"(of training: {seeds_a}; {seeds_b})"
+        f"no run of {name_a} and of {name_b} has the same seeds (of training: {seeds_a}; {seeds_b})"
     )
     return FedcliError(sentence, "train both with the same seeds")
 
@@ -188,12 +191,15 @@ def _check_same_counts(a: Scored, b: Scored) -> None:
             f"{a.path} and {b.path} were scored at other sites, or on other data of these sites",
             "compare runs of the same sites and data",
         )
-    labels_a, labels_b = (np.sort(predicted(run.path).y) for run in (a, b))
+    labels_a = np.sort(predicted(a.path).y)
+    labels_b = np.sort(predicted(b.path).y)
     if not np.array_equal(labels_a, labels_b):
+        share_a = _scored_share(a)
+        share_b = _scored_share(b)
         raise FedcliError(
             f"the sites had other policies when they scored {b.path} than when they scored "
-            f"{a.path}, so that the two are not of the same images: {_scored_share(a)}, and "
-            f"{_scored_share(b)}",
+            f"{a.path}, so that the two are not of the same images: {share_a}, and "
+            f"{share_b}",
             "evaluate both runs again under one policy of each site",
         )
 
@@ -220,13 +226,17 @@ def _sample(pairs: Pairs) -> Sample:
         train_sizes = [_trained_on(run) for run in run_of_each_set]
         overlaps = [size / train for size, train in zip(test_sizes, train_sizes, strict=True)]
     by_patient = all(test.by_patient for test in tests)
+    overlap = float(np.mean(overlaps))
+    test_images = sum(len(test.y) for test in tests)
+    unit = runs[0].scores.noun if by_patient else IMAGE
+    units = sum(len(np.unique(test.units)) for test in tests)
     return Sample(
         over=over,
         sets=tuple(sets),
-        overlap=float(np.mean(overlaps)),
-        test_images=sum(len(test.y) for test in tests),
-        unit=runs[0].scores.noun if by_patient else IMAGE,
-        units=sum(len(np.unique(test.units)) for test in tests),
+        overlap=overlap,
+        test_images=test_images,
+        unit=unit,
+        units=units,
     )
 
 

@@ -216,13 +216,14 @@ def _read(scores_path: Path) -> RunPredictions:
             for round_number in models[0][version]:
                 last[version] = [model[version][round_number][order] for model in models]
                 tables[version] += last[version]
+    groups_in_order = {name: groups[order] for name, groups in stored.groups.items()}
     return RunPredictions(
         id=stored.id[order],
         y=stored.y[order],
         units=units,
         by_patient=stored.unit is not None,
         attributes=record.body["attributes"],
-        groups={name: groups[order] for name, groups in stored.groups.items()},
+        groups=groups_in_order,
         tables=tables,
         last=last,
     )
@@ -269,7 +270,8 @@ def _of_keys(
     """
     labels = [rebuilt["clean"][0][key][1] for key in keys]
     y = np.concatenate(labels)
-    group_index = np.repeat(np.arange(len(keys)), [len(of_key) for of_key in labels])
+    images_of_keys = [len(of_key) for of_key in labels]
+    group_index = np.repeat(np.arange(len(keys)), images_of_keys)
     tables: dict[str, list[np.ndarray]] = {}
     for version in VERSIONS:
         if version in rebuilt:
@@ -280,15 +282,17 @@ def _of_keys(
     # all runs of one federation get the same ids
     partition = str(record.body["data"]["partition"])
     ids = np.array([f"{partition} {number}" for number in range(len(y))])
+    groups = {attribute: group_index} if attribute else {}
+    last_rounds = {version: rounds[-1:] for version, rounds in tables.items()}
     return RunPredictions(
         id=ids,
         y=y,
         units=np.arange(len(y)),
         by_patient=False,
         attributes=record.body["attributes"],
-        groups={attribute: group_index} if attribute else {},
+        groups=groups,
         tables=tables,
-        last={version: rounds[-1:] for version, rounds in tables.items()},
+        last=last_rounds,
         counted=True,
     )
 

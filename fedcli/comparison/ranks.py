@@ -56,10 +56,12 @@ class Ranks:
         """The test in words."""
         f = "infinite, since all datasets rank alike" if self.f is None else f"{self.f:.2f}"
         pairs = "; ".join(f"{better} is better than {worse}" for better, worse in self.differ)
+        differences = pairs or "no two methods differ"
+        effects, errors = self.degrees
         return (
-            f"chi2 {self.chi2:.2f}, F({self.degrees[0]}, {self.degrees[1]}) {f}, p {self.p:.2g}; "
+            f"chi2 {self.chi2:.2f}, F({effects}, {errors}) {f}, p {self.p:.2g}; "
             f"critical difference {self.critical_difference:.2f}: "
-            f"{pairs or 'no two methods differ'}."
+            f"{differences}."
         )
 
     @property
@@ -91,7 +93,8 @@ def by_method(systems: Iterable[tuple[RunScores, Number]]) -> dict[str, list[Num
     labels = [label for label, _ in complete]
     named = {}
     for (label, settings), row in complete.items():
-        name = f"{label} ({settings})" if labels.count(label) > 1 else label
+        is_shared = labels.count(label) > 1
+        name = f"{label} ({settings})" if is_shared else label
         named[name] = row
     return named
 
@@ -112,8 +115,10 @@ def friedman(
     table = np.array(list(scores.values()), dtype=np.float64).T  # [N, k]
     n, k = table.shape
     means = rankdata(table if lower else -table, axis=1).mean(0)  # [k] R_j
-    excess = float((means**2).sum() - k * (k + 1) ** 2 / 4)
-    chi2 = max(0.0, 12 * n / (k * (k + 1)) * excess)
+    expected = k * (k + 1) ** 2 / 4
+    excess = float((means**2).sum() - expected)
+    scale = 12 * n / (k * (k + 1))
+    chi2 = max(0.0, scale * excess)
     denominator = n * (k - 1) - chi2
     degrees = (k - 1, (k - 1) * (n - 1))
     if denominator > 1e-9:
@@ -122,15 +127,18 @@ def friedman(
     else:
         f = None
         p = float(math.factorial(k)) ** (1 - n)
-    q = float(studentized_range.ppf(1 - SIGNIFICANT, k, math.inf)) / math.sqrt(2)
+    studentized = studentized_range.ppf(1 - SIGNIFICANT, k, math.inf)
+    q = float(studentized) / math.sqrt(2)
     width = q * math.sqrt(k * (k + 1) / 6)  # CD sqrt N
     critical_difference = width / math.sqrt(n)
-    by_rank = sorted(zip(scores, means.tolist(), strict=True), key=lambda pair: pair[1])
+    ranked_scores = zip(scores, means.tolist(), strict=True)
+    by_rank = sorted(ranked_scores, key=lambda pair: pair[1])
     ranks = dict(by_rank)
     differ = []
     for better, worse in combinations(ranks, 2):
         if ranks[worse] - ranks[better] >= critical_difference:
             differ.append((better, worse))
+    datasets_needed = math.ceil((width / (k - 1)) ** 2)
     return Ranks(
         metric=metric,
         datasets=n,
@@ -141,5 +149,5 @@ def friedman(
         p=p,
         critical_difference=critical_difference,
         differ=differ,
-        enough=math.ceil((width / (k - 1)) ** 2),
+        enough=datasets_needed,
     )

@@ -81,7 +81,8 @@ def _drawn(
 
     own_metrics: from outside the package, of which nothing is stored.
     """
-    if not own_metrics and not attribute and (count, seed) == (resampled.RESAMPLES, resampled.SEED):
+    has_usual_draws = (count, seed) == (resampled.RESAMPLES, resampled.SEED)
+    if not own_metrics and not attribute and has_usual_draws:
         stored = resampled.read(path.parent)
         if stored:
             return _with_average(_of_stored(stored))
@@ -94,6 +95,7 @@ def _drawn(
     group_index, names = images.grouping(attribute) if attribute else (None, [])
     table: Table = {}
     for version, answers in images.tables.items():
+        groupings = images.groupings if own_metrics else None
         columns = bootstrap_all(
             answers,
             images.y,
@@ -101,7 +103,7 @@ def _drawn(
             resamples=count,
             seed=seed,
             groups=group_index,
-            groupings=images.groupings if own_metrics else None,
+            groupings=groupings,
         )
         table |= _named(columns, version, attribute, names)
     return _with_average(table)
@@ -244,8 +246,10 @@ def drawn_difference(
     means_a: list[np.ndarray] = []
     means_b: list[np.ndarray] = []
     for group in _groups(pairs, where):
-        mean_a = np.mean([resamples.drawn(a, group) for a, _ in pairs], axis=0)
-        mean_b = np.mean([resamples.drawn(b, group) for _, b in pairs], axis=0)
+        scores_a = [resamples.drawn(a, group) for a, _ in pairs]
+        mean_a = np.mean(scores_a, axis=0)
+        scores_b = [resamples.drawn(b, group) for _, b in pairs]
+        mean_b = np.mean(scores_b, axis=0)
         if np.isnan(mean_a).all() and _have_score(pairs, group):
             # the group has one patient of a class: a score without an interval, and so has the gap
             return mean_a
@@ -391,7 +395,8 @@ def bounds_of_mean(
     if use_bca:
         without_each_patient = [columns_left[where.metric] for _, columns_left in draws]
         without = left_of_mean(values.tolist(), without_each_patient, sets)
-    return _both(intervals.bounds(float(values.mean()), np.mean(columns, axis=0), without))
+    column_means = np.mean(columns, axis=0)
+    return _both(intervals.bounds(float(values.mean()), column_means, without))
 
 
 def _images_of(run: Scored, where: Where) -> tuple[bytes, bytes]:

@@ -151,9 +151,11 @@ def refuse_mixed(runs: Iterable[Scored]) -> None:
     """Raises UsageError where some runs are of a synthetic sample and others of real data."""
     by_kind = {bool(run.scores.sample): run for run in runs}
     if len(by_kind) > 1:
+        synthetic_path = by_kind[True].path
+        real_path = by_kind[False].path
         raise UsageError(
             "some of these runs are of a SYNTHETIC sample and others of real data: "
-            f"{by_kind[True].path} and {by_kind[False].path}, for example",
+            f"{synthetic_path} and {real_path}, for example",
             "name runs of one kind, or keep the sample's under a --work of their own",
         )
 
@@ -186,7 +188,8 @@ def settings(a: RunScores, b: RunScores) -> list[dict[str, str]]:
     """Differences before any score: the setting, and its value in each; "-" where one does not have
     it.
     """
-    values_a, values_b = [_settings_of(run, same_method=a.method == b.method) for run in (a, b)]
+    same_method = a.method == b.method
+    values_a, values_b = [_settings_of(run, same_method=same_method) for run in (a, b)]
     differences = []
     for name in dict.fromkeys([*values_a, *values_b]):
         value_a = values_a.get(name, "-")
@@ -214,7 +217,8 @@ def brief(value: Any) -> str:
     text = str(value)
     if isinstance(value, float):
         text = text.removesuffix(".0")
-    is_hash = len(text) == 64 and set(text) <= set("0123456789abcdef")
+    hex_digits = set("0123456789abcdef")
+    is_hash = len(text) == 64 and set(text) <= hex_digits
     return text[:8] if is_hash else text
 
 

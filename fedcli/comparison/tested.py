@@ -99,11 +99,17 @@ def compare(
         raise _nothing_to_compare(runs)
     pair_a, pair_b = pairing.pairs[0]
     is_counted = predicted(runs[0].path).counted
+    tests_by_attribute = {
+        name: group_tests(pairing, resampled_scores, chosen_metrics, name) for name in attributes
+    }
+    tests_of_images = [image_tests(run_a, run_b) for run_a, run_b in pairing.pairs]
+    versions = numbers.versions(run.scores for run in runs)
+    sides = {
+        "a": _side([run for run, _ in pairing.pairs]),
+        "b": _side([run for _, run in pairing.pairs]),
+    }
     return Comparison(
-        systems={
-            "a": _side([run for run, _ in pairing.pairs]),
-            "b": _side([run for _, run in pairing.pairs]),
-        },
+        systems=sides,
         settings=settings(pair_a.scores, pair_b.scores),
         level=LEVEL,
         resamples=resamples,
@@ -111,13 +117,10 @@ def compare(
         pairs=len(pairing.pairs),
         sample=pairing.sample,
         rows=rows,
-        groups={
-            name: group_tests(pairing, resampled_scores, chosen_metrics, name)
-            for name in attributes
-        },
-        images=[image_tests(run_a, run_b) for run_a, run_b in pairing.pairs],
+        groups=tests_by_attribute,
+        images=tests_of_images,
         remarks=_remarks(runs, pairing.notes),
-        versions=numbers.versions(run.scores for run in runs),
+        versions=versions,
     )
 
 
@@ -153,14 +156,16 @@ def _side(runs: list[Scored]) -> dict[str, Any]:
     warnings = [scores.warning]
     if scores.views:
         warnings.append("it is given the true group of each test image")
+    seeds = [run.seed for run in runs]
+    unscored = scores.unscored.sentence if scores.unscored else ""
     return {
         "method": scores.method,
         "label": scores.name,
         "rule": scores.rule,
-        "seeds": [run.seed for run in runs],
+        "seeds": seeds,
         "warning": _joined(warnings),
         "one_class": one_class(runs, AVERAGE),
-        "unscored": scores.unscored.sentence if scores.unscored else "",
+        "unscored": unscored,
     }
 
 
@@ -250,12 +255,15 @@ def _against(
         mean = over_runs(scores)
     stuck = one_class(runs, score.version)
     caution = note if test.difference is not None else ""
+    joined_note = _joined([test.reason, note, stuck])
+    joined_warning = _joined([caution, stuck])
+    test_columns = {column.name: getattr(test, column.name) for column in fields(Difference)}
     return Against(
         name=name,
-        note=_joined([test.reason, note, stuck]),
-        warning=_joined([caution, stuck]),
+        note=joined_note,
+        warning=joined_warning,
         **vars(mean),
-        **{column.name: getattr(test, column.name) for column in fields(Difference)},
+        **test_columns,
     )
 
 

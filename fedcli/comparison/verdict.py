@@ -186,7 +186,8 @@ def significant(row: Difference) -> bool:
     trained models.
     """
     few_samples = (row.samples or 0) < ENOUGH
-    return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and few_samples)
+    differs = row.verdict in (HIGHER, LOWER)
+    return differs or (row.verdict == MODELS_ONLY and few_samples)
 
 
 def is_untested(row: Difference) -> bool:

@@ -151,6 +151,7 @@ def assemble(
             plan.device,
         )
     frozen = initial.frozen(net)
+    teacher_width = getattr(net.teacher, "width", None)
     model = {
         "name": models.outside.titled(plan.model),
         "channels": channels,
@@ -160,20 +161,22 @@ def assemble(
         "numbers": layout.size,
         "trainable": layout.trainable,
         "frozen": sorted(frozen),
-        "teacher_width": getattr(net.teacher, "width", None),
+        "teacher_width": teacher_width,
     }
     has_weights = bool(plan.weights or parent_run or start)
     validation = all(client["val"] for client in source.body["roster"])
     engine = remote(plan.engine)
+    lacks_weights = bool(frozen) and not has_weights
+    engine_warning = engine[0].warning if engine else ""
     warnings = [
         method.local.warning(net, plan.rounds),
         method.aggregator.warning(plan.rounds, validation),
-        *_doubts_of_network(plan, method, net, bool(frozen) and not has_weights),
+        *_doubts_of_network(plan, method, net, lacks_weights),
         new_head,
         _beyond_account(plan, parent_run),
         unsettled(method),
         small_groups(method, plan.sampling, net, shards),
-        engine[0].warning if engine else "",
+        engine_warning,
     ]
     if backbone_frozen and shards.here:
         shards = with_features(net, shards, folder_for(data))
@@ -185,10 +188,12 @@ def assemble(
             manifest.sha256(data),
             plan,
         )
+    clients = InProcess(
+        method, net, layout, shards.train, plan, val=shards.val, remake=remake_clients
+    )
+    joined_warning = "; ".join(filter(None, warnings))
     return PlannedFederation(
-        clients=InProcess(
-            method, net, layout, shards.train, plan, val=shards.val, remake=remake_clients
-        ),
+        clients=clients,
         rounds=plan.rounds,
         seed=plan.seed,
         participation=plan.participation,
@@ -200,7 +205,7 @@ def assemble(
         begun_with=begun_with,
         frozen=frozen,
         model=model,
-        warning="; ".join(filter(None, warnings)),
+        warning=joined_warning,
     )
 
 
@@ -283,7 +288,8 @@ def _notes_on_groups(
     values = net.attributes[attribute]
     groups = torch.cat([shard.groups[attribute] for shard in having])  # -1: unknown
     y = torch.cat([shard.y for shard in having])
-    unknown, *counts = (groups + 1).bincount(minlength=len(values) + 1).tolist()
+    counts_with_unknown = (groups + 1).bincount(minlength=len(values) + 1)
+    unknown, *counts = counts_with_unknown.tolist()
     small = []
     for value, count in zip(values, counts, strict=True):
         if count < SMALL_GROUP:
@@ -311,7 +317,9 @@ def _small_pairs(
     """A sentence on pairs of group and class of few training images [N]; without any, none."""
     values = net.attributes[name]
     classes = net.class_names
-    counts = (groups * len(classes) + y).bincount(minlength=len(values) * len(classes)).tolist()
+    pair_index = groups * len(classes) + y
+    pairs = len(values) * len(classes)
+    counts = pair_index.bincount(minlength=pairs).tolist()
     small = []
     for cell, count in enumerate(counts):
         if 0 < count < SMALL_GROUP:
@@ -320,9 +328,11 @@ def _small_pairs(
         return []
     smallest, cell = min(small)
     value, class_index = divmod(cell, len(classes))
+    smallest_group = values[value]
+    smallest_class = classes[class_index]
     return [
         f"{len(small)} pairs of {name} and class have under {SMALL_GROUP} training images, which "
-        f"then count for many; the smallest is {values[value]} and {classes[class_index]} with "
+        f"then count for many; the smallest is {smallest_group} and {smallest_class} with "
         f"{smallest}"
     ]
 
@@ -389,11 +399,13 @@ def _network(
     channels = models.input_channels(plan.model, body["channels"])
     weights = parent_run.model if parent_run else plan.weights
     teacher = models.load_teacher(str(plan.teacher)) if plan.teacher else None
+    inputs = models.Inputs.of(body, channels)
+    weights_path = str(weights) if weights else None
     net = models.build(
         plan.model,
-        models.Inputs.of(body, channels),
+        inputs,
         seed=plan.seed,
-        weights=str(weights) if weights else None,
+        weights=weights_path,
         precision=plan.precision,
         teacher=teacher,
         freeze=plan.freeze_backbone,

@@ -77,7 +77,8 @@ def _process_bytes(federation: PlannedFederation) -> int:
     net.train(was_training)
     batch = min(federation.plan.batch_size, len(shard))
     model_bytes = theta.numel() * theta.element_size()
-    return MODELS_IN_A_PROCESS * model_bytes + sum(saved_bytes.values()) * batch // few
+    saved_for_batch = sum(saved_bytes.values()) * batch // few
+    return MODELS_IN_A_PROCESS * model_bytes + saved_for_batch
 
 
 def opened(federation: PlannedFederation) -> AbstractContextManager[Engine]:

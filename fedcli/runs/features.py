@@ -174,7 +174,8 @@ def _network_hash(net: models.Network) -> str:
     facts = [torch.__version__, kind, net.extra_repr(), net.bf16, repr(net.backbone)]
     digest = hashlib.sha256(repr(facts).encode())
     for name, tensor in net.backbone.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        shape = list(tensor.shape)
+        digest.update(f"{name} {tensor.dtype} {shape}".encode())
         digest.update(_bytes(tensor))
     return digest.hexdigest()
 

@@ -317,7 +317,9 @@ def has_own_tests(data: Shards) -> bool:
     """Tell whether every test image is in exactly one client's own test part."""
     indices = np.concatenate([data.client_test[client] for client in data.roster])
     test = next(iter(data.test.values()))
-    return len(indices) == len(test) and len(np.unique(indices)) == len(indices)
+    is_complete = len(indices) == len(test)
+    distinct = np.unique(indices)
+    return is_complete and len(distinct) == len(indices)
 
 
 def alone_logits(
@@ -346,10 +348,12 @@ def part(shard: Shard, places: np.ndarray) -> Shard:
     groups = {}
     for name, values in shard.groups.items():
         groups[name] = values[indices.to(values.device)]
+    row_index = indices.to(shard.rows.device)
+    label_index = indices.to(shard.y.device)
     return replace(
         shard,
-        rows=shard.rows[indices.to(shard.rows.device)],
-        y=shard.y[indices.to(shard.y.device)],
+        rows=shard.rows[row_index],
+        y=shard.y[label_index],
         ids=shard.ids[places],
         groups=groups,
         derived={},

@@ -115,8 +115,9 @@ def refuse_bare_resume(
         if "file" not in code:
             continue
         line = shlex.join(["fedcli", *command, "--resume", "--out", str(folder)])
+        hint = line if len(line) <= 2 * LONG else "give the same command with --resume"
         raise UsageError(
             f"{folder} was begun with {code['file']}, and a file is run only where a command "
             "names it",
-            line if len(line) <= 2 * LONG else "give the same command with --resume",
+            hint,
         )

@@ -186,7 +186,9 @@ def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
 def _mean(values: list[float | None]) -> float | None:
     """The mean; None where a value is None."""
     numbers = [value for value in values if value is not None]
-    return sum(numbers) / len(numbers) if len(numbers) == len(values) else None
+    if len(numbers) < len(values):
+        return None
+    return sum(numbers) / len(numbers)
 
 
 def _union(shards: list[Shard]) -> Shard:
@@ -194,11 +196,14 @@ def _union(shards: list[Shard]) -> Shard:
     groups = {}
     for name in shards[0].groups:
         groups[name] = torch.cat([shard.groups[name] for shard in shards])
+    rows = torch.cat([shard.rows for shard in shards])
+    labels = torch.cat([shard.y for shard in shards])
+    ids = np.concatenate([shard.ids for shard in shards])
     return replace(
         shards[0],
-        rows=torch.cat([shard.rows for shard in shards]),
-        y=torch.cat([shard.y for shard in shards]),
-        ids=np.concatenate([shard.ids for shard in shards]),
+        rows=rows,
+        y=labels,
+        ids=ids,
         groups=groups,
         derived={},
     )

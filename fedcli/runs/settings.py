@@ -186,9 +186,11 @@ def begun(folder: Path) -> TrainOptions:
             f"the teacher of this run is not where it was: {path}",
             "put it back, or give the whole command again with --teacher FILE and --resume",
         )
+    plan = plan_of(options, weights=weights, teacher=teacher)
+    data_path = folder / settings["data_path"]
     return replace(
-        plan_of(options, weights=weights, teacher=teacher),
-        data=folder / settings["data_path"],
+        plan,
+        data=data_path,
         # the environment does not say which of several GPUs
         device=settings.get("device", environment["device"]),
         threads=environment["threads"],

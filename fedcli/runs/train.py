@@ -91,7 +91,8 @@ def train(
     for note in (chosen(requested, plan, source.body), unaugmented(requested, plan, source.body)):
         if note:
             console.say(note)
-    if plan.resume and plan.out is None and not (folder / "settings.json").exists():
+    settings_path = folder / "settings.json"
+    if plan.resume and plan.out is None and not settings_path.exists():
         folders.refuse_waiting(folder.parent, options, typed=typed)
     # what can fail fails before the folder is made
     federation = assemble(data, plan, method, recorded.parent_run)
@@ -328,11 +329,14 @@ class _Training:
             theta, clients = self.federation.kept(state)
             self._save(model_file(self.folder, state.round), theta, clients)
             model_file(self.folder, state.round - KEPT).unlink(missing_ok=True)
+        best = self.scoring.best(self.state.best, state, line)
+        client_states = self.store.offload(state.clients, played.clients)
+        server = self.store.offload_rows(state.server)
         return replace(
             state,
-            best=self.scoring.best(self.state.best, state, line),
-            clients=self.store.offload(state.clients, played.clients),
-            server=self.store.offload_rows(state.server),
+            best=best,
+            clients=client_states,
+            server=server,
         )
 
     def _drop_other_models(self) -> None:
@@ -412,10 +416,12 @@ class _Training:
             if absent:
                 names = ", ".join(absent)
                 warning = f"{names} never took part: scored with the starting weights"
+        rounds_path = self.folder / "rounds.jsonl"
+        has_personal_models = whole_models or bool(self.federation.layout.own_shapes)
         return record.body(
             self.federation,
-            self.folder / "rounds.jsonl",
+            rounds_path,
             best=self.state.best,
-            personal=whole_models or bool(self.federation.layout.own_shapes),
+            personal=has_personal_models,
             warning=warning,
         )

@@ -79,13 +79,15 @@ def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
     if options.choose:
         by_validation.check(path)
     recorded, folder = asked(path, options, corruptions, tests)
+    scores_folder = path_of(options.out) or folder
+    build = partial(_build, path, options, recorded["by"], limits, corruptions, tests)
     return manifest.stage(
         "scores",
-        folder=path_of(options.out) or folder,
+        folder=scores_folder,
         made_by=options.made_by(),
         options=recorded,
         parents=[path, *tests.parents],
-        build=partial(_build, path, options, recorded["by"], limits, corruptions, tests),
+        build=build,
     )
 
 
@@ -146,6 +148,8 @@ def _build(
     adapted = None
     if options.adapt:
         adapted = adaptation.adapted(run, images, options.more["adapt"])
+    unit = "" if images.unit == units.PATIENT else images.unit
+    train_images = sum(map(len, run.data.train.values())) if several else 0
     return RunScores(
         **about(run.path, run.manifest, run.method.local, run.rounds),
         warning=_warning(run, tested_on),
@@ -162,8 +166,8 @@ def _build(
         adapted=adapted,
         shots=counted_shots,
         shared_patients=_shared_patients(run, tests),
-        unit="" if images.unit == units.PATIENT else images.unit,
-        train_images=sum(map(len, run.data.train.values())) if several else 0,
+        unit=unit,
+        train_images=train_images,
         clients=clients,
         table=table | lines,
     ).write(folder)

@@ -89,7 +89,8 @@ def with_operating_points(scores: Path) -> Path | None:
         if is_same and "clinical" in other.options:
             clinical = check_clinical(other.body.get("clinical"), path)
             count = len(list(select(clinical, "classes/*/*/operating/*")))
-            rank = (path == scores, other.options.get("by") == this.options.get("by"), count)
+            has_same_by = other.options.get("by") == this.options.get("by")
+            rank = (path == scores, has_same_by, count)
             if rank > highest:
                 best = path
                 highest = rank

@@ -162,13 +162,16 @@ def with_tests(run: FinishedRun, tests: Asked) -> tuple[FinishedRun, External | 
     if not len(rows):
         fault = f"{path} holds no test image of the run's classes"
         raise FedcliError(fault, "give another --on or --map-classes")
+    values_by_attribute = {name: values for name, (values, _) in columns.items()}
+    test_patients = None if others.test_patients is None else others.test_patients[rows]
+    client_test = {client: np.zeros(0, np.int64) for client in run.data.roster}
     data = replace(
         run.data,
         test=test,
-        attributes={name: values for name, (values, _) in columns.items()},
+        attributes=values_by_attribute,
         corrupted=[],
-        test_patients=None if others.test_patients is None else others.test_patients[rows],
-        client_test={client: np.zeros(0, np.int64) for client in run.data.roster},
+        test_patients=test_patients,
+        client_test=client_test,
     )
     tested_on = _described(tests, path, len(rows), len(others.test["clean"]))
     console.say(tested_on.sentence)
@@ -177,9 +180,10 @@ def with_tests(run: FinishedRun, tests: Asked) -> tuple[FinishedRun, External | 
 
 def _described(tests: Asked, path: Path, images: int, total: int) -> External:
     scored = manifest.read(path)
+    name_key = "name" if scored.kind == "dataset" else "dataset"
     return External(
         kind=scored.kind,
-        dataset=scored.body["name" if scored.kind == "dataset" else "dataset"],
+        dataset=scored.body[name_key],
         sha256=manifest.sha256(path),
         part="all" if tests.everything else "test",
         images=images,
@@ -282,9 +286,10 @@ def _as_ours(
     for name, column in shard.groups.items():
         _, indices = columns[name]
         groups[name] = torch.from_numpy(indices[column.cpu().numpy()]).to(device)
+    labels = torch.from_numpy(y).to(device)
     renamed = replace(
         shard,
-        y=torch.from_numpy(y).to(device),
+        y=labels,
         groups=groups,
         classes=len(data.classes),
         derived={},

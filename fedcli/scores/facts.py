@@ -252,7 +252,8 @@ def _of_each_label(
     for k, (key, scores) in enumerate(zip(keys, metrics.of_labels(logits, y), strict=True)):
         groups = {}
         for name, by_value in scores_of_groups.items():
-            groups[name] = {value: {"auc": labels[k]["auc"]} for value, labels in by_value.items()}
+            auc_by_value = {value: {"auc": labels[k]["auc"]} for value, labels in by_value.items()}
+            groups[name] = auc_by_value
         differences = {name: of_labels[k] for name, of_labels in parities.items()}
         scored = scores | {"count": counts[k]}
         tables.append(of_model(key, number, scored, groups, differences))

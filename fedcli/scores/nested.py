@@ -240,17 +240,20 @@ def _groups(
     for metric, column in columns.items():
         for group, score in column.items():
             by_group.setdefault(group, {})[metric] = score
+    metrics_by_group = {group: _group(metrics) for group, metrics in by_group.items()}
+    overall = _in_last(part.overall.get(version, {}))
+    compared = {m: _over_all(column) for m, column in columns.items() if views.compared(m)}
     groups = {
         "last_round": {
             **_last_of_all(single),
-            "groups": {group: _group(metrics) for group, metrics in by_group.items()},
-            "overall": _in_last(part.overall.get(version, {})),
+            "groups": metrics_by_group,
+            "overall": overall,
             "between": _between(part, attribute, version, by_measure),
             "unknown": grouped.unknown,
             "undefined_rates": grouped.undefined_rates,
         },
         "over_rounds": over_rounds,
-        "each": {m: _over_all(column) for m, column in columns.items() if views.compared(m)},
+        "each": compared,
         "across": across,
     }
     intervals = _intervals_of_all(columns)
@@ -309,9 +312,10 @@ def _client(scores: RunScores, name: str) -> Nested:
 
 def _severity(scores: RunScores, version: str) -> Nested:
     part = scores.part()
+    metrics = part.overall[version]
     return {
-        "scores": _scored(part.overall[version]),
-        "intervals": _intervals(part.overall[version]),
+        "scores": _scored(metrics),
+        "intervals": _intervals(metrics),
         "groups": _groups_on(part, version, scores.grouped),
     }
 
@@ -323,10 +327,12 @@ def _label(part: Part, version: str) -> Nested:
     groups: Nested = {}
     for attribute, versions in part.groups.items():
         by_measure = tree(part.between(attribute, version), "metric", "measure")
+        between = _between(part, attribute, version, by_measure)
+        differences = _last_of_all(_single(by_measure))
         groups[attribute] = {
             "auc": _last_of_all(versions[version]["auc"]),
-            "between": _between(part, attribute, version, by_measure)["auc"],
-            "differences": _last_of_all(_single(by_measure)),
+            "between": between["auc"],
+            "differences": differences,
         }
     if groups:
         label["groups"] = groups

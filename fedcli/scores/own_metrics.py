@@ -37,9 +37,9 @@ class OwnMetric(metrics.Metric):
 
 def is_own(name: str) -> bool:
     """True of a word that names a metric from outside the package."""
-    return extensions.is_file(name) or (
-        not is_taken(name) and extensions.offered("metrics", name) is not None
-    )
+    if extensions.is_file(name):
+        return True
+    return not is_taken(name) and extensions.offered("metrics", name) is not None
 
 
 def is_taken(name: str) -> bool:

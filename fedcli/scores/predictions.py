@@ -100,11 +100,14 @@ def read(path: Path) -> Predictions:
         if "test" in of_client:
             tests[row] = of_client["test"]
     groups = below(columns, "group")
+    ids = texts(path, columns["id"])
+    units = texts(path, columns["unit"]) if "unit" in columns else None
+    group_codes = {name: column.astype(np.int64) for name, column in groups.items()}
     return Predictions(
         y=columns["y"].astype(np.int64),
-        id=texts(path, columns["id"]),
-        unit=texts(path, columns["unit"]) if "unit" in columns else None,
-        groups={name: column.astype(np.int64) for name, column in groups.items()},
+        id=ids,
+        unit=units,
+        groups=group_codes,
         logits=_rounds(below(columns, "logits")),
         clients=clients,
         tests=tests,
@@ -208,7 +211,9 @@ def read_rebuilt(path: Path) -> dict[str, list[dict[str, Rebuilt]]]:
             if stem == name:
                 continue
             version, number, key = stem.split("/", 2)
-            images = (file[f"{stem}/logits"][()], file[name][()].astype(np.int64))
+            logits = file[f"{stem}/logits"][()]
+            labels = file[name][()].astype(np.int64)
+            images = (logits, labels)
             by_round = rounds.setdefault(version, {})
             by_round.setdefault(int(number), {})[key] = images
     versions = {}
@@ -258,7 +263,8 @@ def columns_of(scores: Path, version: str) -> CsvColumns:
         columns["label"] = [classes[label] for label in predicted.y]
     else:
         for name, column in zip(classes, predicted.y.T, strict=True):
-            columns[f"label_{name}"] = [None if y == UNKNOWN else y for y in column.tolist()]
+            labels = [None if y == UNKNOWN else y for y in column.tolist()]
+            columns[f"label_{name}"] = labels
     chance = metrics.chances(predicted.logits[version][body["kept_rounds"][-1]], predicted.y)
     for name, column in zip(classes, chance.T, strict=True):
         columns[f"prob_{name}"] = column.tolist()
@@ -339,5 +345,6 @@ def _labels(y: Array) -> CsvColumns:
         return {"label": y.tolist()}
     columns = {}
     for k, column in enumerate(y.T):
-        columns[f"label_{k}"] = ["" if label == UNKNOWN else label for label in column.tolist()]
+        labels = ["" if label == UNKNOWN else label for label in column.tolist()]
+        columns[f"label_{k}"] = labels
     return columns

@@ -108,8 +108,9 @@ class Part:
                 if (where.attribute, where.version) == key:
                     measured[where] = score
             differences = {w: score for w, score in measured.items() if w.metric.startswith(PARITY)}
+            column_key = self.where._replace(version=version, attribute=attribute)
             self._between[key] = differences | views.of_groups(
-                self.where._replace(version=version, attribute=attribute),
+                column_key,
                 self.overall.get(version, {}),
                 self.columns(attribute, version),
                 measured,

@@ -34,7 +34,8 @@ def thresholds(text: str | None) -> Limits:
     if text is None:
         return HEAD, TAIL
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+    are_numbers = all(part.isascii() and part.isdigit() for part in parts)
+    if len(parts) != 2 or not are_numbers:
         hint = f"such as --shots {HEAD},{TAIL}"
         raise UsageError(f"--shots {text!r} is not two numbers of images", hint)
     upper, lower = map(int, parts)

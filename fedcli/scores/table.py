@@ -187,7 +187,8 @@ def _lines(where: Where, score: Score) -> Iterator[Iterable[object]]:
     interval: tuple[object, ...] = ("", "", "", "")
     if score.interval:
         interval = (_text(score.low), _text(score.high), score.interval, score.units)
-    yield *whose, score.rounds[-1], _text(score.values[-1]), *interval, *images
+    last_value = _text(score.values[-1])
+    yield *whose, score.rounds[-1], last_value, *interval, *images
 
 
 def _text(value: Number) -> str:

@@ -132,9 +132,9 @@ def report(
     if task.part != "measure":
         steps = federation.plan.epochs * math.ceil(images / federation.plan.batch_size)
     if answer.steps != steps:
+        steps_sent = str(answer.steps)[:40]
         raise SiteError(
-            f"it answered after {str(answer.steps)[:40]} local steps, "
-            f"where {images} images take {steps}"
+            f"it answered after {steps_sent} local steps, where {images} images take {steps}"
         )
     _check_model(task.theta, answer.theta)
     theta = arrays["theta"]
@@ -225,7 +225,9 @@ def _agree(described: list[int | None], values: np.ndarray) -> bool:
 
 def _adds_up(values: np.ndarray, at_most: int) -> bool:
     """Tell whether these are numbers of at most so many images; none may make the sum run over."""
-    return bool((values >= 0).all() and (values <= at_most).all() and values.sum() <= at_most)
+    is_positive = (values >= 0).all()
+    is_limited = (values <= at_most).all() and values.sum() <= at_most
+    return bool(is_positive and is_limited)
 
 
 def odd_ones(reports: Mapping[str, ClientReport], agreed: dict[str, Any]) -> dict[str, SiteError]:
@@ -246,7 +248,8 @@ def odd_ones(reports: Mapping[str, ClientReport], agreed: dict[str, Any]) -> dic
     wrong = {}
     for client, form in forms.items():
         if form != usual:
-            name = next(name for name in (*form, *usual) if form.get(name) != usual.get(name))
+            names = (*form, *usual)
+            name = next(name for name in names if form.get(name) != usual.get(name))
             wrong[client] = SiteError(
                 f"site {client} sent the column {name!r} in another form than the others",
                 "every client must report the same names, each of one shape and type",
@@ -344,13 +347,15 @@ def counts(message: Message, site: Described) -> Answer:
     described = _test_counts("class", site)
     classes = enumerate(site["classes"])
     hidden_classes = [c for c, name in classes if described.get(name, 0) is None]
+    hidden_groups = _hidden_groups(scalars, site["attributes"])
+    counts_by_attribute = {name: _test_counts(name, site) for name in site["attributes"]}
     answer = Answer(
         tallies_by_version,
         bool(scalars.get("corrupted")),
         left_out,
         frozenset(hidden_classes),
-        _hidden_groups(scalars, site["attributes"]),
-        {name: _test_counts(name, site) for name in site["attributes"]},
+        hidden_groups,
+        counts_by_attribute,
         _smallest(scalars),
     )
     for key, (attribute, value) in groups_of(site["attributes"]).items():
@@ -391,8 +396,9 @@ def _left_out(scalars: Scalars, site: Described) -> int:
     left_out = scalars.get("left_out", 0)
     images = site["images"]["test"]
     if type(left_out) is not int or not 0 <= left_out <= images:
+        sent_text = str(left_out)[:40]
         sentence = (
-            f"site {site['client']} leaves out {str(left_out)[:40]!r} images, "
+            f"site {site['client']} leaves out {sent_text!r} images, "
             f"which is no number of its {images}"
         )
         raise SiteError(sentence, ANOTHER)

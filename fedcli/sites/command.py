@@ -259,6 +259,8 @@ def _allowed(site: "Site") -> list[list[str]]:
     model = "the model trained here"
     if policy.privacy is None:
         model += ", its mean training loss"
+    methods = ", ".join(policy.methods) or "every method"
+    audit_path = site.folder / "audit.jsonl"
     return [
         ["stays here", "the images, their file names, and the ids of images and patients"],
         [
@@ -277,9 +279,9 @@ def _allowed(site: "Site") -> list[list[str]]:
         ["further numbers", _columns(policy)],
         ["image quality", _quality(policy)],
         ["evaluation", _scores(policy, images["test"])],
-        ["methods", ", ".join(policy.methods) or "every method"],
+        ["methods", methods],
         ["limits", _limits(policy)],
-        ["record", f"{site.folder / 'audit.jsonl'} has a line for every answer that is sent"],
+        ["record", f"{audit_path} has a line for every answer that is sent"],
     ]
 
 
@@ -326,12 +328,14 @@ def _noise(privacy: "Privacy | None", folder: Path) -> str:
     answered, revealed = read_ledger(folder / LEDGER)
     count = len(answered)
     spent = max(revealed, privacy.spent(count))  # the policy may have had less noise
+    deviation = privacy.noise * privacy.clip
+    spent_by_one = privacy.spent(1)
     return (
         f"The change of the model is clipped to norm {privacy.clip:g}; normal noise with standard "
-        f"deviation {privacy.noise * privacy.clip:g} is added. Differential privacy for all "
+        f"deviation {deviation:g} is added. Differential privacy for all "
         f"patients of this site together: at most epsilon {privacy.epsilon:g} at delta "
         f"{privacy.delta:g}, which allows {privacy.answers:,} answers, one each round. The first "
-        f"answer spends {privacy.spent(1):.3g}. Sent so far: {count:,} answers, epsilon "
+        f"answer spends {spent_by_one:.3g}. Sent so far: {count:,} answers, epsilon "
         f"{spent:.3g}."
     )
 

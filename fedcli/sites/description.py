@@ -123,13 +123,15 @@ def describe(
     for column, parts in counts.items():
         visible[column] = {part: hidden(cells, smallest) for part, cells in parts.items()}
     description = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")}
+    data_sha256 = manifest.sha256(manifest.find(data))
+    patients = patients_shown(shared_patients.of_client(data, client), smallest)
     description |= {
         "client": name,
-        "data": manifest.sha256(manifest.find(data)),
+        "data": data_sha256,
         "images": images,
         "counts": visible,
         "versions": versions(),
-        **patients_shown(shared_patients.of_client(data, client), smallest),
+        **patients,
     }
     if body.get("sample"):
         description["sample"] = True
@@ -155,9 +157,11 @@ def patients_shown(entry: dict[str, Any], smallest: int) -> dict[str, Any]:
 
 def _count_shown(count: Mapping[str, int], smallest: int) -> dict[str, int | None]:
     cells = {"shared": count["shared"], "others": count["of"] - count["shared"]}
+    shared_count = hidden(cells, smallest)["shared"]
+    patient_count = hidden({"of": count["of"]}, smallest)["of"]
     return {
-        "shared": hidden(cells, smallest)["shared"],
-        "of": hidden({"of": count["of"]}, smallest)["of"],
+        "shared": shared_count,
+        "of": patient_count,
     }
 
 
@@ -297,9 +301,9 @@ def check_against(
     for key, hint in SAME.items():
         if key in expected and description.get(key) != expected[key]:
             value = _short(description.get(key))
+            expected_value = _short(expected[key])
             raise SiteError(
-                f"site {description['client']} has the {key} {value}; "
-                f"{whose} has {_short(expected[key])}",
+                f"site {description['client']} has the {key} {value}; {whose} has {expected_value}",
                 hint,
             )
 

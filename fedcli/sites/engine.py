@@ -113,7 +113,8 @@ class Sites:
         never has.
         """
         keeping = [client for client, report in reports.items() if report.memory]
-        if len(keeping) != 1 or len(reports) < 2 or any(task.memory for task in tasks):
+        has_memory = any(task.memory for task in tasks)
+        if len(keeping) != 1 or len(reports) < 2 or has_memory:
             return
         client = keeping[0]
         console.warn(
@@ -234,12 +235,13 @@ class SummedSites(Sites):
         clients = [task.client for task in tasks]
         images = [self.federation.counts[client] for client in clients]
         self.sums = sums_of(self.federation.method.aggregator)
+        kind = NUMBERS if self.sums else MODELS
         self.sum = {
             "clients": clients,
             "images": sum(images),
             "largest": max(images),
             "before": 0,
-            "of": NUMBERS if self.sums else MODELS,
+            "of": kind,
         }
         return super().__call__(tasks)
 
@@ -257,11 +259,12 @@ class SummedSites(Sites):
                     return answers
                 totals = {TOTAL: answer[1][TOTAL]}
             kind = NUMBERS if before < self.sums else WEIGHED
+            sum_so_far = {**self.sum, "before": before, "of": kind}
             question = {
                 "ask": WEIGH,
                 "run": self.run,
                 "round": tasks[0].round,
-                SUM: {**self.sum, "before": before, "of": kind},
+                SUM: sum_so_far,
             }
             answers = self._send([task.client for task in tasks], (question, totals))
         return answers
@@ -296,13 +299,14 @@ def _beginning(federation: PlannedFederation) -> Message:
     lasting = {key: value for key, value in plan.items() if key not in changing}
     identity = [lasting, threads, federation.data.roster, digest(({}, arrays))]
     text = json.dumps(identity, sort_keys=True)
-    return {
+    question = {
         "ask": BEGIN,
         "run": hashlib.sha256(text.encode()).hexdigest()[:16],
         "plan": plan,
         "threads": threads,
         "versions": versions(),
-    }, arrays
+    }
+    return question, arrays
 
 
 def _answered(client: str, answer: Reply) -> Message:

@@ -84,7 +84,8 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
         method,
         open_parent(plan, method),
     )
-    rounds = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
+    model_paths = (path.parent / "models").glob("[0-9]*.h5")
+    rounds = sorted(int(file.stem) for file in model_paths)
     if body["model"]["personal_models"] or plan.bn == "local":
         rounds = rounds[-1:]  # a site keeps what is a client's own for the last rounds only
     data = manifest.read(manifest.parent(path, *DATA) or path).body
@@ -108,11 +109,12 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
             shared = {}
             for client in federation.data.roster:
                 shared[client] = described[client].get(shared_patients.KEY)
+            patients = shared_patients.of_sites(shared)
             return _scored(
                 path,
                 _Answers(rounds, by_round, data["classes"], attributes),
                 folder,
-                shared_patients.of_sites(shared).get(shared_patients.KEY),
+                patients.get(shared_patients.KEY),
             )
 
         return manifest.stage(
@@ -419,15 +421,18 @@ def _scored(
         clients[client] = Client(version, "own", groups=groups)
     local = resolve(body["method"], body["settings"]).local
     is_personal = personal_models or source.options.get("bn") == "local"
+    warning = _warning(body.get("warning", ""), answers, is_personal)
+    curves = {version: answers.curves(version) for version in answers.pooled}
+    patients = dict(shared) if shared else None
     return RunScores(
         **about(path, source, local, answers.rounds),
-        warning=_warning(body.get("warning", ""), answers, is_personal),
+        warning=warning,
         classes=answers.classes,
         attributes=answers.attributes,
         personal_models=personal_models,
         grouped=answers.grouped(clean, answers.last),
-        curves={version: answers.curves(version) for version in answers.pooled},
-        shared_patients=dict(shared) if shared else None,
+        curves=curves,
+        shared_patients=patients,
         unscored=answers.unscored,
         clients=clients,
         table=table,
@@ -498,9 +503,11 @@ def _classes_note(answers: _Answers) -> str:
     sites = console.listed([*hiding], "or")  # each hides some of the classes
     images = sum(answer.images for answer in answers.last.values())
     scored = answers.pooled[CLEAN][-1][ALL].images
+    class_names = console.listed(classes)
+    smallest = _smallest(hiding.values())
     return (
-        f"no score covers {console.listed(classes)}, whose test images {sites} "
-        f"hides (classes under {_smallest(hiding.values())} images, and others that would reveal "
+        f"no score covers {class_names}, whose test images {sites} "
+        f"hides (classes under {smallest} images, and others that would reveal "
         f"them): {scored:,} of {images:,} test images are scored"
     )
 
@@ -516,8 +523,9 @@ def _resolution_note(answers: _Answers) -> str:
     of_parts = max(tally.resolution() for tallies in parts for tally in tallies.values())
     if of_parts <= 1 / FINE:
         return ""
+    error = max(of_all, 1 / FINE)
     return (
-        f"AUCs are exact to {_ceiled(max(of_all, 1 / FINE))} on all images and to "
+        f"AUCs are exact to {_ceiled(error)} on all images and to "
         f"{_ceiled(of_parts)} in groups and at single sites, since the sites sent histograms"
     )
 
@@ -525,4 +533,7 @@ def _resolution_note(answers: _Answers) -> str:
 def _ceiled(number: float) -> str:
     """A number rounded up to one digit."""
     digits = -math.floor(math.log10(number))
-    return f"{math.ceil(number * 10**digits) / 10**digits:.{max(digits, 0)}f}"
+    scale = 10**digits
+    ceiled = math.ceil(number * scale) / scale
+    decimals = max(digits, 0)
+    return f"{ceiled:.{decimals}f}"

@@ -47,7 +47,8 @@ def write(
     texts, steps = carrier.export(descriptions, sockets, idle, attach)
     files = {out / name: text.encode() for name, text in texts.items()}
     for path, content in files.items():
-        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
+        is_same = path.is_file() and path.read_bytes() == content
+        if os.path.lexists(path) and not is_same:
             sentence = f"{path} is there already, with other content"
             raise FedcliError(sentence, "give another --out, or remove it")
     for path, content in files.items():

@@ -299,7 +299,9 @@ def noised(
     variances: their places in the model; one that the noise made negative is 0.
     Raises Refusal where the answer would exceed the policy's epsilon.
     """
-    secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{question}".encode()).digest()
+    key = _key(folder / KEY)
+    salted_question = f"{key}\x1f{question}"
+    secret = hashlib.sha256(salted_question.encode()).digest()
     _count(privacy, folder / LEDGER, question)
     seed = int.from_bytes(secret, "big")
     theta = noised_model(

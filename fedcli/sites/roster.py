@@ -34,9 +34,8 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
     _, site = descriptions[0]
     body = {key: site[key] for key in (*manifest_bodies.POOLED, "dataset", "versions")}
     body |= {"roster": roster, "data": data}
-    body |= shared_patients.of_sites(
-        {site["client"]: site.get(shared_patients.KEY) for _, site in descriptions}
-    )
+    patients_by_client = {site["client"]: site.get(shared_patients.KEY) for _, site in descriptions}
+    body |= shared_patients.of_sites(patients_by_client)
     slug = f"{site['dataset']}-{len(descriptions)}"
     if any(site.get("sample") for _, site in descriptions):
         body["sample"] = True

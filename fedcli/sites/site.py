@@ -198,7 +198,8 @@ class Site:
         clients = federation.clients
         shards = {self.name: clients.shards[self.client]}
         val = {self.name: clients.val[self.client]}
-        memory = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"
+        data_digest = self.description["data"][:8]
+        memory = self.folder / "memory" / f"{run}-{data_digest}"
         return Begun(
             run,
             replace(clients, shards=shards, val=val),
@@ -288,13 +289,16 @@ class Site:
                 counts[version], hidden_groups = tallied(
                     answers, shard, begun.data.attributes, smallest_cell
                 )
-        return {
+        left_out = len(test_images) - counts[CLEAN][ALL].images
+        is_corrupted = self.client in begun.data.corrupted
+        facts = {
             "round": round,
-            "left_out": len(test_images) - counts[CLEAN][ALL].images,
+            "left_out": left_out,
             "hidden": hidden_groups,
             "smallest_cell": smallest_cell,
-            "corrupted": self.client in begun.data.corrupted,
-        }, to_arrays(counts)
+            "corrupted": is_corrupted,
+        }
+        return facts, to_arrays(counts)
 
     def _failed_unexpectedly(self, line: Scalars, error: Exception) -> Message:
         """An answer about another error, whose text may hold what must not leave."""

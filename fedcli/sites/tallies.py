@@ -205,14 +205,18 @@ def _rows_and_columns(counts: Array) -> Array:
 def _calibrate(bins: Array, chance: Array, right: Array, y: Array) -> None:
     """Count images in bins [C, BINS, 3] by chances [N], whether they are right [N], labels [N]."""
     places = np.searchsorted(UPPER, chance).clip(max=BINS - 1)
-    summands = np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1)  # [N, 3]
+    ones = np.ones(len(chance))
+    steps = np.rint(chance * FINE)
+    summands = np.stack([ones, right, steps], 1)  # [N, 3]
     np.add.at(bins, (y, places), summands.astype(np.int64))
 
 
 def _fits(bins: Array, images: Array, right: Array) -> bool:
     """Tell whether bins [C, BINS, 3] can be those of so many images [C], so many right [C]."""
     count, hits, chance = np.moveaxis(bins, 2, 0)  # [C, BINS] each
-    if (count.sum(1) != images).any() or (hits.sum(1) != right).any() or (hits > count).any():
+    counts_differ = (count.sum(1) != images).any()
+    hits_differ = (hits.sum(1) != right).any()
+    if counts_differ or hits_differ or (hits > count).any():
         return False
     edges = np.arange(BINS + 1) * FINE / BINS
     lowest = np.floor(edges[:-1]) * count
@@ -299,8 +303,10 @@ def hidden_cells(images: Array, smallest: int, hidden_classes: Array) -> Array:
 
     images: of each class in each group [C, G + 1], the last: in no group. hidden_classes: bool [C].
     """
-    secret = (images > 0) & ((images < smallest) | hidden_classes[:, None])
-    lines: list[tuple[Any, int]] = [(np.s_[c, :], 0) for c in np.flatnonzero(~hidden_classes)]
+    is_small = images < smallest
+    secret = (images > 0) & (is_small | hidden_classes[:, None])
+    shown_classes = np.flatnonzero(~hidden_classes)
+    lines: list[tuple[Any, int]] = [(np.s_[c, :], 0) for c in shown_classes]
     lines += [(np.s_[:, g], 1) for g in range(images.shape[1])]
     while True:
         before = secret.copy()
@@ -345,11 +351,13 @@ def _hide_more(
     Arrays are [K]. secret: changed here. safe: the hidden cells that nobody can derive.
     is_incomplete: the classes or groups across this one that have a hidden cell.
     """
-    if not secret.any() or (safe.sum() > 1 and images[safe].sum() >= smallest):
+    hides_enough = safe.sum() > 1 and images[safe].sum() >= smallest
+    if not secret.any() or hides_enough:
         return
     candidates = np.flatnonzero((images > 0) & ~secret)
     if len(candidates):
-        secret[min(candidates, key=lambda k: (not is_incomplete[k], images[k]))] = True
+        next_class = min(candidates, key=lambda k: (not is_incomplete[k], images[k]))
+        secret[next_class] = True
 
 
 def to_arrays(versions: dict[str, Tallies]) -> Arrays:

@@ -43,10 +43,12 @@ class Weighing:
         self.memory: Tensors = dict(report.memory)
         device = report.theta.device
         base = report.n / of_sum["images"]
+        clients = len(of_sum["clients"])
+        base_tensor = torch.tensor(base, dtype=torch.float64, device=device)
         self.part = ClientPart(
             task.round,
-            len(of_sum["clients"]),
-            torch.tensor(base, dtype=torch.float64, device=device),
+            clients,
+            base_tensor,
             report.columns,
             self.memory,
         )

@@ -1,4 +1,4 @@
-"""The tables and facts that a stage's result shows of its manifest, by manifests written here."""
+"""Tables and facts that a stage's result shows of its manifest, by manifests written here."""
 
 import os
 from pathlib import Path

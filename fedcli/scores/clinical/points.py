@@ -392,6 +392,8 @@ def describe(score: Array, label: Array) -> Facts:
     off, resolution, uncertainty = binary.brier_parts(score, label) or (None, None, None)
     slope, intercept = binary.calibration_line(score, label) or (None, None)
     prevalence = float(label.mean()) if len(label) else None
+    bins = [list(part) for part in binary.reliability(score, label)]
+    benefits = [list(line) for line in binary.net_benefit(score, label)]
     return {
         "count": len(score),
         "positives": int(label.sum()),
@@ -405,8 +407,8 @@ def describe(score: Array, label: Array) -> Facts:
         "calibration_slope": slope,
         "calibration_intercept": intercept,
         "integrated_calibration_index": binary.calibration_index(score, label),
-        "bins": [list(part) for part in binary.reliability(score, label)],
-        "net_benefit": [list(line) for line in binary.net_benefit(score, label)],
+        "bins": bins,
+        "net_benefit": benefits,
     }
 
 
@@ -502,7 +504,9 @@ def quantile(score: Array) -> float:
     1, which lets every class into a set, where there are too few.
     """
     k = ceil((len(score) + 1) * LEVEL)
-    return float(np.sort(score)[k - 1]) if k <= len(score) else 1.0
+    if k > len(score):
+        return 1.0
+    return float(np.sort(score)[k - 1])
 
 
 def agreement(guess: Array, y: Array, classes: int) -> Facts:

@@ -193,7 +193,9 @@ class Calibration:
 
         start = np.array([1.0, *np.zeros(classes)])
         free = (None, None)
-        bounds = [(np.exp(-3), np.exp(3)), *[free for _ in range(classes)]]
+        scale_bounds = (np.exp(-3), np.exp(3))
+        class_bounds = [free for _ in range(classes)]
+        bounds = [scale_bounds, *class_bounds]
         x = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
         prior = probabilities(x[0] * z + x[1:]).mean(0)
         # 0 where logits are very large
@@ -255,7 +257,8 @@ def _scored(
         parts.append(_values(models, images))
     scores = np.concatenate(parts, -1)  # [M, T, G, 1 + B]
     flat = scores.transpose(0, 1, 3, 2)  # [M, T, 1 + B, G]
-    gaps = metrics.gap(flat.reshape(-1, len(names))).reshape(flat.shape[:-1])  # [M, T, 1 + B]
+    flat_gaps = metrics.gap(flat.reshape(-1, len(names)))
+    gaps = flat_gaps.reshape(flat.shape[:-1])  # [M, T, 1 + B]
     return np.concatenate([scores, gaps[:, :, None]], 2).mean(1)
 
 
@@ -293,6 +296,8 @@ def _lines(
                 low = high = None
                 if several and _has_interval(metric, compared):
                     low, high = interval(off[1:])
+                value = number(scores[m, g, 0])
+                difference = None if name == AS_TRAINED else number(off[0])
                 yield AdaptedScore(
                     adaptation=name,
                     version=version,
@@ -300,8 +305,8 @@ def _lines(
                     group=group,
                     metric=metric,
                     images=int(members.sum()),
-                    value=number(scores[m, g, 0]),
-                    difference=None if name == AS_TRAINED else number(off[0]),
+                    value=value,
+                    difference=difference,
                     low=low,
                     high=high,
                 )

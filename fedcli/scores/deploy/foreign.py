@@ -116,7 +116,9 @@ def pixel_facts(images: Array) -> Array:
     """
     greys = images.mean(3, dtype=np.float32)
     colour = np.ptp(images, 3).mean((1, 2))
-    facts = np.stack([greys.mean((1, 2)), greys.std((1, 2)), colour], 1)
+    means = greys.mean((1, 2))
+    deviations = greys.std((1, 2))
+    facts = np.stack([means, deviations, colour], 1)
     return facts.astype(np.float64)
 
 
@@ -134,12 +136,13 @@ def features_of(run: FinishedRun, shard: Shard) -> Array:
 
 def _without_labels(shard: Shard, rows: torch.Tensor) -> Shard:
     """Images of the pool by row, as predict sees new ones."""
+    unknown_groups = {name: torch.full_like(rows, -1) for name in shard.groups}
     return replace(
         shard,
         rows=rows,
         y=torch.zeros_like(rows),
         ids=np.arange(len(rows)),
-        groups={name: torch.full_like(rows, -1) for name in shard.groups},
+        groups=unknown_groups,
         derived={},
     )
 

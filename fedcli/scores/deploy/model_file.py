@@ -187,7 +187,8 @@ def _checked(run: FinishedRun, scorer: Scorer, one_by_one: bool) -> float:
         predict.shard_of(images, run),
         run.method.local,
     )
-    pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+    channels_first = images.transpose(0, 3, 1, 2)
+    pixels = np.ascontiguousarray(channels_first, np.float32) / np.float32(255)
     parts = [pixels]
     if one_by_one:
         parts = [pixels[k : k + 1] for k in range(len(pixels))]
@@ -222,6 +223,10 @@ def _sidecar(
         1 if one_by_one else "batch",
     )
     pixels["normalised_inside"] = kind != "safetensors"
+    output = {
+        "name": OUTPUT,
+        "meaning": f"logits; {function} gives the probability of each class",
+    }
     return {
         "format": kind,
         "file": path.name,
@@ -235,10 +240,7 @@ def _sidecar(
         "dataset": preprocessing.dataset,
         "preprocessing": preprocessing.recorded,
         "input": pixels,
-        "output": {
-            "name": OUTPUT,
-            "meaning": f"logits; {function} gives the probability of each class",
-        },
+        "output": output,
         "operating_points": [point.recorded for point in chosen] or None,
         "decision": DECIDED[bool(chosen)],
         "largest_difference_from_predict": difference,

@@ -256,7 +256,8 @@ def predict(
     done: list[str] = []
     foreign: list[str] = []
     tables: list[Array] = []
-    batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
+    starts = range(0, len(files), BATCH)
+    batches = [files[start : start + BATCH] for start in starts]
     for batch in console.progress(batches, label="predict", total=len(batches)):
         images = _read(batch, preprocessing, unreadable)
         if not images:
@@ -273,10 +274,11 @@ def predict(
         raise FedcliError(f"none of {count} can be read", ": ".join(unreadable[0]))
     _warn_of_foreign(done, foreign)
     labels = run.data.test["clean"].y.cpu().numpy()[:0]
+    logits = np.concatenate(tables)
     return Predicted(
         files=done,
         classes=run.data.classes,
-        chances=chances(np.concatenate(tables), labels),
+        chances=chances(logits, labels),
         unreadable=unreadable,
         several=labels.ndim == 2,
         operating=operating,
@@ -343,12 +345,16 @@ def shard_of(images: Array, run: FinishedRun) -> Shard:
     count = len(images)
     rows = torch.arange(count, device=run.device)
     unknown = torch.full((count,), -1, device=run.device)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device)
+    ids = np.arange(count).astype(str)
+    groups = {name: unknown.clone() for name in run.data.attributes}
+    channels = run.manifest.body["model"]["channels"]
     return Shard(
-        torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device),
+        pixels,
         rows,
         torch.zeros_like(rows),
-        np.arange(count).astype(str),
-        {name: unknown.clone() for name in run.data.attributes},
+        ids,
+        groups,
         len(run.data.classes),
-        run.manifest.body["model"]["channels"],
+        channels,
     )

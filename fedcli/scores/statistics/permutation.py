@@ -91,7 +91,8 @@ def _one_or_two_deep(groupings: Mapping[str, Grouping]) -> dict[str, Grouping]:
     single = {name: grouping for name, grouping in groupings.items() if CROSS not in name}
     crossed = {}
     for a, b in combinations(sorted(single), 2):
-        crossed[f"{a}{CROSS}{b}"] = cross({a: single[a], b: single[b]})
+        pair = {a: single[a], b: single[b]}
+        crossed[f"{a}{CROSS}{b}"] = cross(pair)
     return single | crossed
 
 

@@ -37,10 +37,12 @@ def widths(
             continue
         positives = _patients(units, members & (label == 1))
         negatives = _patients(units, members & (label == 0))
+        images = int(members.sum())
+        patients = _patients(units, members)
         yield {
             "group": name,
-            "images": int(members.sum()),
-            "patients": _patients(units, members),
+            "images": images,
+            "patients": patients,
             "positives": positives,
             "negatives": negatives,
             "sensitivity": half_width(positives, share),
@@ -93,6 +95,7 @@ def smallest_gap(count: int, other: int, share: float) -> float | None:
     """
     if not count or not other:
         return None
-    variance = share * (1 - share) * (1 / count + 1 / other)
+    inverse_counts = 1 / count + 1 / other
+    variance = share * (1 - share) * inverse_counts
     gap = (Z + POWER) * sqrt(variance)
     return gap if gap < 1 else None

@@ -105,7 +105,8 @@ def _components(score: Array, truth: Array) -> tuple[Array, Array]:
     negatives = score[~truth]
     ranks = _midranks(score)
     tens = (ranks[truth] - _midranks(positives)) / len(negatives)
-    ones = 1 - (ranks[~truth] - _midranks(negatives)) / len(positives)
+    positives_below = ranks[~truth] - _midranks(negatives)
+    ones = 1 - positives_below / len(positives)
     return tens, ones
 
 
@@ -185,9 +186,12 @@ def paired_t(
         return PairTest(pairs, mean, None, None)
     from scipy.special import stdtr
 
-    se = float(differences.std(ddof=1)) * sqrt(1 / pairs + overlap)
+    deviation = float(differences.std(ddof=1))
+    spread = sqrt(1 / pairs + overlap)
+    se = deviation * spread
     t = mean / se
-    return PairTest(pairs, mean, t, float(2 * stdtr(pairs - 1, -abs(t))))
+    p = float(2 * stdtr(pairs - 1, -abs(t)))
+    return PairTest(pairs, mean, t, p)
 
 
 def wilcoxon(a: list[float], b: list[float]) -> PairTest:
@@ -206,7 +210,9 @@ def wilcoxon(a: list[float], b: list[float]) -> PairTest:
     ranks = np.rint(2 * midranks).astype(int)  # twice the midranks, so that they are whole
     rises = int(ranks[unequal > 0].sum())
     chance = _rank_sums(ranks)
-    p = 2 * float(min(chance[: rises + 1].sum(), chance[rises:].sum()))
+    lower_tail = chance[: rises + 1].sum()
+    upper_tail = chance[rises:].sum()
+    p = 2 * float(min(lower_tail, upper_tail))
     return PairTest(
         pairs,
         float(differences.mean()),

@@ -135,16 +135,18 @@ def explained(
     of_two = (side == 0) | (side == 1)
     lone = of_two & ~np.isin(stratum, shared)
     pair = _Pair(answers, y, side, stratum, metric)
-    gap, standardised = pair.gaps(np.ones((len(y), 1)))[:, 0].tolist()
+    weights = np.ones((len(y), 1))
+    gap, standardised = pair.gaps(weights)[:, 0].tolist()
     times = draw(units, RESAMPLES, seed).T.astype(np.float64)  # [N, B]
     parts = [pair.gaps(counts) for counts in np.split(times, RESAMPLES // STEP, 1)]
     gaps, standardised_gaps = np.concatenate(parts, 1)  # each [B]
+    explained_gaps = gaps - standardised_gaps
     return Explained(
         names[better],
         names[worse],
         (gap, *interval(gaps)),
         (standardised, *interval(standardised_gaps)),
-        (gap - standardised, *interval(gaps - standardised_gaps)),
+        (gap - standardised, *interval(explained_gaps)),
         int(lone.sum()),
     )
 

@@ -75,7 +75,8 @@ def nvflare(job: Job) -> dict[str, str]:
             text = json.dumps(content)
             for name, value in {**facts, "$site": site}.items():
                 text = text.replace(f'"{name}"', json.dumps(value))
-            files[path.replace("$site", site)] = json.dumps(json.loads(text), indent=1) + "\n"
+            target = path.replace("$site", site)
+            files[target] = json.dumps(json.loads(text), indent=1) + "\n"
     return files
 
 

@@ -112,8 +112,9 @@ def _empty(entry: list, allowed: int) -> tuple[str, np.ndarray]:
     # sides first: the product of any would take forever
     fits = len(shape) <= MOST_AXES and all(0 <= side <= LARGEST for side in shape)
     if not fits or math.prod(shape) * np.dtype(kind).itemsize > allowed:
+        shape_text = str(shape)[:40]
         raise FrameError(
-            f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, "
+            f"a message arrived with an array {name[:40]!r} of shape {shape_text}, "
             "which is too large"
         )
     try:

@@ -115,9 +115,10 @@ class Controller(Base):
             status = task.completion_status.value
             question.fail(f"NVFlare ended the task without an answer ({status})", LOST)
 
+        payload = FLModelUtils.to_shareable(model_of(question.message))
         task = Task(
             TASK,
-            FLModelUtils.to_shareable(model_of(question.message)),
+            payload,
             timeout=self.timeout,
             result_received_cb=received,
             task_done_cb=done,

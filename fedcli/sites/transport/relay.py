@@ -226,7 +226,8 @@ class Relay:
             daemon=True,
         )
         with self._lock:
-            if self._stop.is_set() or len(self._open) >= MOST * len(self._paths):
+            is_full = len(self._open) >= MOST * len(self._paths)
+            if self._stop.is_set() or is_full:
                 connection.close()
                 return
             self._open[connection] = thread

@@ -251,11 +251,14 @@ def masked_answer(message: Any, context: Any) -> Any:
     answer = answered(client, path, question, masked=len(keys))
     parts, images = parts_of(question, answer, len(keys))
     scalars, _ = answer
+    status = Status(Code.OK, "")
+    parameters = ndarrays_to_parameters(parts)
+    numbers = {"scalars": json.dumps(scalars)}
     result = FitRes(
-        Status(Code.OK, ""),
-        ndarrays_to_parameters(parts),
+        status,
+        parameters,
         images,
-        {"scalars": json.dumps(scalars)},
+        numbers,
     )
     return compat.fitres_to_recorddict(result, keep_input=False)
 
@@ -284,12 +287,14 @@ def add_up(grid: Any, context: Any, questions: Mapping[int, Question]) -> None:
     config = ConfigRecord({Key.CURRENT_ROUND: int(scalars["round"])})
     legacy.state.config_records[MAIN_CONFIGS_RECORD] = config
     legacy.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
+    largest = float(scalars[SUM]["largest"])
+    levels = 2 ** bits(len(questions))
     workflow = SecAggPlusWorkflow(
         1.0,
         1.0,
-        max_weight=float(scalars[SUM]["largest"]),
+        max_weight=largest,
         clipping_range=RANGE,
-        quantization_range=2 ** bits(len(questions)),
+        quantization_range=levels,
         modulus_range=2**BITS,
     )
     workflow(sum_round, legacy)

@@ -206,7 +206,8 @@ def named(path: Path) -> Iterator[str]:
     Raises UsageError, OSError.
     """
     is_short = len(os.fsencode(path)) <= LONGEST_PATH
-    if is_short or len(os.fsencode(path.name)) > LONGEST_NAME or not OPEN_FILES.is_dir():
+    is_long = len(os.fsencode(path.name)) > LONGEST_NAME
+    if is_short or is_long or not OPEN_FILES.is_dir():
         yield str(short(path))
         return
     folder = os.open(path.parent, os.O_RDONLY)
