@@ -395,8 +395,9 @@ def bounds_of_mean(
     if use_bca:
         without_each_patient = [columns_left[where.metric] for _, columns_left in draws]
         without = left_of_mean(values.tolist(), without_each_patient, sets)
-    column_means = np.mean(columns, axis=0)
-    return _both(intervals.bounds(float(values.mean()), column_means, without))
+    mean_score = float(values.mean())
+    drawn_means = np.mean(columns, axis=0)
+    return _both(intervals.bounds(mean_score, drawn_means, without))
 
 
 def _images_of(run: Scored, where: Where) -> tuple[bytes, bytes]:

@@ -228,7 +228,8 @@ def _shared_patients(run: FinishedRun, tests: external.Asked) -> dict[str, Any] 
     data = external.data_of(run)
     if tests.path is None:
         return manifest.read(data).body.get(shared_patients.KEY)
-    if not external.is_of_same_dataset(run, tests.path) or run.data.test_patients is None:
+    is_foreign = not external.is_of_same_dataset(run, tests.path)
+    if is_foreign or run.data.test_patients is None:
         return None
     dataset = manifest.read(manifest.above(data, "dataset"))
     patients = run.data.test_patients
@@ -336,7 +337,8 @@ def _client(
         attributes: Iterable[str] = ()
         if client.part == "own" and model != GLOBAL:
             attributes = images.groupings
-        rounds = [(number, [table]) for number, table in zip(run.rounds, tables, strict=True)]
+        numbered_tables = zip(run.rounds, tables, strict=True)
+        rounds = [(number, [table]) for number, table in numbered_tables]
         lines |= facts(where, images, rounds, attributes)
     return client, lines
 
@@ -387,10 +389,11 @@ def _clinical(
                 "partition by sites, so that each client has a test part",
             )
         last[version] = models[0]
+    several = images.y.ndim == 2
     names = positives(
         run.data.classes,
         options.positive,
-        several=images.y.ndim == 2,
+        several=several,
     )
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn(
@@ -420,7 +423,9 @@ def about(
     facts["roster_size"] = len(run.body["roster"])
     facts["kept_rounds"] = rounds
     facts["view"] = views_of(local)[0]
-    facts["bytes"] = Traffic(run.body.get("bytes_down"), run.body.get("bytes_up"))
+    bytes_down = run.body.get("bytes_down")
+    bytes_up = run.body.get("bytes_up")
+    facts["bytes"] = Traffic(bytes_down, bytes_up)
     return facts
 
 

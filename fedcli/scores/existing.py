@@ -52,7 +52,8 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
         return None
     finished = manifest.read(target, "scores")
     parents = list(finished.parents.values())
-    if finished.options != recorded or parents != [manifest.sha256(path)]:
+    digests_of_run = [manifest.sha256(path)]
+    if finished.options != recorded or parents != digests_of_run:
         return None
     try:
         manifest.verify(target, "scores")
@@ -123,8 +124,9 @@ def _from_sites(
     for path in sorted((run.parent / "scores").glob("*/scores.json")):
         scores = manifest.read(path, "scores")
         is_federated = scores.options.get("federated")
+        parents = list(scores.parents.values())
         # else of the run before it went on
-        if is_federated and list(scores.parents.values()) == [manifest.sha256(run)]:
+        if is_federated and parents == [manifest.sha256(run)]:
             has_attributes = scores.options.get("by") == attributes
             candidates.append((has_attributes, last_used.age(path), path))
     if not candidates:
@@ -165,7 +167,8 @@ def asked(
     if tests:
         recorded |= tests.options
     recorded |= options.more
-    return recorded, run.parent / "scores" / manifest.identity(recorded, [run, *others])
+    identity = manifest.identity(recorded, [run, *others])
+    return recorded, run.parent / "scores" / identity
 
 
 def _check_at_hand(run: Path) -> None:

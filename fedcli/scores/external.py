@@ -108,7 +108,8 @@ def _pairs(
         if name in pairs:
             raise FedcliError(f"{file}: {name!r} is named twice", "one line for each class")
         if name not in theirs:
-            raise FedcliError(f"{file}: {name!r} is no class of {path}", nearest(name, theirs))
+            hint = nearest(name, theirs)
+            raise FedcliError(f"{file}: {name!r} is no class of {path}", hint)
         if partner and partner not in ours:
             fault = f"{file}: {partner!r} is no class of the run"
             raise FedcliError(fault, nearest(partner, ours))
@@ -181,15 +182,17 @@ def with_tests(run: FinishedRun, tests: Asked) -> tuple[FinishedRun, External | 
 def _described(tests: Asked, path: Path, images: int, total: int) -> External:
     scored = manifest.read(path)
     name_key = "name" if scored.kind == "dataset" else "dataset"
+    tested_part = "all" if tests.everything else "test"
+    held_out = scored.body.get("held_out") or {}
     return External(
         kind=scored.kind,
         dataset=scored.body[name_key],
         sha256=manifest.sha256(path),
-        part="all" if tests.everything else "test",
+        part=tested_part,
         images=images,
         left_out=total - images,
         classes=tests.classes,
-        held_out=scored.body.get("held_out") or {},
+        held_out=held_out,
     )
 
 
@@ -285,7 +288,8 @@ def _as_ours(
     groups = {}
     for name, column in shard.groups.items():
         _, indices = columns[name]
-        groups[name] = torch.from_numpy(indices[column.cpu().numpy()]).to(device)
+        codes = indices[column.cpu().numpy()]
+        groups[name] = torch.from_numpy(codes).to(device)
     labels = torch.from_numpy(y).to(device)
     renamed = replace(
         shard,

@@ -185,8 +185,10 @@ def _answer(
         codes, values = images.groupings[name]
         groups[name] = {}
         for code, value in enumerate(values):
-            groups[name][value] = scored(codes == code, images.patients_by_group[name][code])
-        differences[name] = parity(task.decided(logits, images.y, codes, len(values)))
+            group_patients = images.patients_by_group[name][code]
+            groups[name][value] = scored(codes == code, group_patients)
+        decided = task.decided(logits, images.y, codes, len(values))
+        differences[name] = parity(decided)
     whole = scored(slice(None), images.patients)
     return of_model(where, number, whole, groups, differences, images.classes)
 
@@ -247,9 +249,11 @@ def _of_each_label(
         for code, value in enumerate(values):
             members = codes == code
             scores_of_groups[name][value] = metrics.of_labels(logits[members], y[members])
-        parities[name] = parity_of_labels(decided_labels(logits >= 0, y, codes, len(values)))
+        decided = decided_labels(logits >= 0, y, codes, len(values))
+        parities[name] = parity_of_labels(decided)
     tables = []
-    for k, (key, scores) in enumerate(zip(keys, metrics.of_labels(logits, y), strict=True)):
+    scores_of_labels = metrics.of_labels(logits, y)
+    for k, (key, scores) in enumerate(zip(keys, scores_of_labels, strict=True)):
         groups = {}
         for name, by_value in scores_of_groups.items():
             auc_by_value = {value: {"auc": labels[k]["auc"]} for value, labels in by_value.items()}
@@ -328,7 +332,8 @@ def over_rounds(rounds: Sequence[Table]) -> Table:
     """
     earlier = []
     for of_round in rounds[:-1]:
-        earlier.append({_whose(key): score for key, score in of_round.items()})
+        scores_by_key = {_whose(key): score for key, score in of_round.items()}
+        earlier.append(scores_by_key)
     table: Table = {}
     for key, score in rounds[-1].items():
         whose = _whose(key)

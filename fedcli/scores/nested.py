@@ -48,7 +48,8 @@ def nested(scores: RunScores) -> Nested:
             whole[key] = value
     part = scores.part()
     whole |= _quality(scores, part)
-    whole["views"] = {view: _quality(scores, scores.part(view)) for view in scores.views}
+    qualities = {view: _quality(scores, scores.part(view)) for view in scores.views}
+    whole["views"] = qualities
     whole["best_on_validation"] = None
     if facts["best"]:
         whole["best_on_validation"] = facts["best"] | _best(scores)
@@ -76,7 +77,8 @@ def _cross_site(scores: RunScores) -> Nested:
     """Model -> client -> scores of its test images in the last round."""
     nested_by_model = {}
     for model, clients in scores.cross_site.items():
-        nested_by_model[model] = {name: _in_last(tests) for name, tests in clients.items()}
+        last_by_test = {name: _in_last(tests) for name, tests in clients.items()}
+        nested_by_model[model] = last_by_test
     return nested_by_model
 
 
@@ -84,7 +86,8 @@ def _labels(scores: RunScores) -> Nested:
     """Version -> label -> its scores, where an image has several labels."""
     nested_by_version = {}
     for version, parts in scores.labels.items():
-        nested_by_version[version] = {name: _label(part, version) for name, part in parts.items()}
+        labels = {name: _label(part, version) for name, part in parts.items()}
+        nested_by_version[version] = labels
     return nested_by_version
 
 
@@ -170,8 +173,9 @@ def _intervals_of_all(scores: Mapping[str, Metrics]) -> Nested:
 
 def _quality(scores: RunScores, part: Part) -> Nested:
     versions = with_average(part.overall)
+    scored = {version: _scored(metrics) for version, metrics in versions.items()}
     return {
-        "versions": {version: _scored(metrics) for version, metrics in versions.items()},
+        "versions": scored,
         "intervals": _intervals_of_all(versions),
         "groups": _all_groups(scores, part),
     }

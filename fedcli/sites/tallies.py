@@ -188,7 +188,8 @@ class Tally:
         classes, or where one of them has no image.
         """
         negatives, positives = self.chances[:2, 1]  # [FINE] each
-        if len(self.table) != 2 or not negatives.sum() or not positives.sum():
+        has_both = negatives.sum() and positives.sum()
+        if len(self.table) != 2 or not has_both:
             return None
         above = np.cumsum(negatives[::-1])[::-1]
         rates = np.append(above, 0) / negatives.sum()  # at threshold k / FINE

@@ -57,7 +57,8 @@ def point(called: Array, ill: Array, threshold: float | None) -> dict[str, Any]:
     product = float(tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
     matthews = None
     if product:
-        matthews = (tp * tn - fp * fn) / product**0.5
+        agreement = tp * tn - fp * fn
+        matthews = agreement / product**0.5
     return {
         "threshold": threshold,
         "sensitivity": rate(tp, tp + fn),
@@ -126,7 +127,8 @@ def threshold_of(
     thresholds, hits, alarms = curve(score, label)
     well = len(label) - ill
     if rule == "youden":
-        return float(thresholds[np.argmax(hits * well - alarms * ill)])
+        index = hits * well - alarms * ill  # of Youden, times well and ill
+        return float(thresholds[np.argmax(index)])
     assert value is not None
     if rule == "cost":
         costs = _costs(value, ill - hits, alarms)
@@ -228,10 +230,13 @@ def calibration_line(score: Array, label: Array) -> tuple[float, float] | None:
     x = np.log(inside / (1 - inside))  # log odds
     positives = x[label == 1]
     negatives = x[label == 0]
-    if positives.min() >= negatives.max() or negatives.min() >= positives.max():
+    is_rising = positives.min() >= negatives.max()
+    is_falling = negatives.min() >= positives.max()
+    if is_rising or is_falling:
         return None  # a line between them would be infinitely steep
     ones = np.ones_like(x)
-    slope = _newton(np.stack([ones, x], 1), label, np.zeros_like(x))
+    columns = np.stack([ones, x], 1)
+    slope = _newton(columns, label, np.zeros_like(x))
     large = _newton(ones[:, None], label, x)
     if slope is None or large is None:
         return None
@@ -245,7 +250,8 @@ def calibration_index(score: Array, label: Array) -> float | None:
     """
     if len(score) < FEWEST:
         return None
-    ranks = np.linspace(0, len(score) - 1, POINTS).round().astype(int)
+    spaced = np.linspace(0, len(score) - 1, POINTS)
+    ranks = spaced.round().astype(int)
     knots = np.unique(np.sort(score)[ranks])
     shares = np.interp(score, knots, smoothed(score, label, knots))
     return float(np.abs(score - shares).mean())
@@ -282,7 +288,8 @@ def _newton(x: Array, y: Array, offset: Array) -> Array | None:
         p = 1 / (1 + np.exp(-odds))
         weights = p * (1 - p)
         hessian = (x * weights[:, None]).T @ x
-        if not np.isfinite(hessian).all() or np.linalg.cond(hessian) > 1e12:
+        is_finite = np.isfinite(hessian).all()
+        if not is_finite or np.linalg.cond(hessian) > 1e12:
             return None
         step = np.linalg.solve(hessian, x.T @ (y - p))
         beta = beta + step
@@ -314,7 +321,8 @@ def net_benefit(score: Array, label: Array) -> list[tuple[float, float, float]]:
     if not len(score):
         return []
     base = label.mean()
-    thresholds, model = benefit(score, label, np.ones((len(score), 1)))
+    weights = np.ones((len(score), 1))
+    thresholds, model = benefit(score, label, weights)
     odds = thresholds / (1 - thresholds)
     everyone = base - (1 - base) * odds
     columns = np.stack([thresholds, model[:, 0], everyone], 1)

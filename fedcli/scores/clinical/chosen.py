@@ -135,5 +135,6 @@ def site_of(
 
     Without such a site the name is that of the dataset.
     """
-    names = [site for site, digest in sites.get("data", {}).items() if digest == sha256]
+    digests = sites.get("data", {})
+    names = [site for site, digest in digests.items() if digest == sha256]
     return names[0] if len(names) == 1 else dataset, sha256

@@ -228,7 +228,8 @@ def validation(
     owners = []
     for name, shard in shards.items():
         logits.append(runs.predict(run, kept_round, shard, name if by_own_model else None))
-        owners.append(np.full(len(shard), run.data.roster.index(name)))
+        client_index = run.data.roster.index(name)
+        owners.append(np.full(len(shard), client_index))
     labels = [shard.y.cpu().numpy() for shard in shards.values()]
     groupings = {}
     for name, groups in values.items():
@@ -453,7 +454,8 @@ def temperature(chosen: Seen) -> float:
 def _likelihood(logits: Array, images: Seen) -> float:
     """The negative log likelihood of the images' labels."""
     chance = probabilities(logits)[images.images, images.y]
-    return float(-np.log(np.maximum(chance, np.finfo(float).tiny)).mean())
+    likelihood = np.maximum(chance, np.finfo(float).tiny)
+    return float(-np.log(likelihood).mean())
 
 
 def conformal(chosen: Seen, images: Seen) -> Iterator[Facts]:
@@ -483,7 +485,9 @@ def _covered(in_set: Array, images: Seen) -> Facts:
     size = in_set.sum(1)
 
     def share(members: Array, *_: str) -> Facts:
-        return binary.rate(int(covered[members].sum()), int(members.sum()))
+        hits = int(covered[members].sum())
+        total = int(members.sum())
+        return binary.rate(hits, total)
 
     def mean_size(members: Array, *_: str) -> float | None:
         return float(size[members].mean()) if members.any() else None
@@ -514,16 +518,19 @@ def agreement(guess: Array, y: Array, classes: int) -> Facts:
 
     None where one is constant.
     """
-    cells = np.bincount(y * classes + guess, minlength=classes**2)
+    cell_index = y * classes + guess
+    cells = np.bincount(cell_index, minlength=classes**2)
     table = cells.reshape(classes, classes).astype(float)
     true = table.sum(1)
     predicted = table.sum(0)
     n = table.sum()
     variance_of_true = n * n - (true**2).sum()
-    spread = variance_of_true * (n * n - (predicted**2).sum())
+    sum_of_squares = (predicted**2).sum()
+    spread = variance_of_true * (n * n - sum_of_squares)
     correlation = None
     if spread > 0:
-        correlation = float((table.trace() * n - true @ predicted) / spread**0.5)
+        covariance = table.trace() * n - true @ predicted
+        correlation = float(covariance / spread**0.5)
     numbers = np.arange(classes)
     weight = (numbers[:, None] - numbers) ** 2
     expected = (weight * np.outer(true, predicted)).sum() / n if n else 0.0

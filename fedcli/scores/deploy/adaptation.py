@@ -185,7 +185,8 @@ class Calibration:
         def loss(x: Array) -> tuple[float, Array]:
             p = probabilities(x[0] * z + x[1:])
             off = p - truth
-            likelihood = np.log(np.maximum(p, tiny))[truth == 1].sum()
+            log_chances = np.log(np.maximum(p, tiny))
+            likelihood = log_chances[truth == 1].sum()
             slope_gradient = (off * z).sum()
             bias_gradient = off.sum(0) + x[1:]
             penalty = (x[1:] ** 2).sum() / 2
@@ -197,7 +198,8 @@ class Calibration:
         class_bounds = [free for _ in range(classes)]
         bounds = [scale_bounds, *class_bounds]
         x = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-        prior = probabilities(x[0] * z + x[1:]).mean(0)
+        calibrated = probabilities(x[0] * z + x[1:])
+        prior = calibrated.mean(0)
         # 0 where logits are very large
         return cls(float(x[0]), x[1:], np.maximum(prior, tiny))
 
@@ -247,13 +249,15 @@ def _scored(
     once = np.ones((len(images.y), 1), np.int64)
     plans = []
     for logits in tables:
-        plans.append([metrics.plan(logits[rows], images.y[rows]) for rows in members])
+        plans_of_members = [metrics.plan(logits[rows], images.y[rows]) for rows in members]
+        plans.append(plans_of_members)
     parts = []
     for weights in chain([once], draws(units, RESAMPLES, SEED)):  # [N, b]
         models = []
         for of_groups in plans:
             groups = zip(of_groups, members, strict=True)
-            models.append([plan.sums(weights[rows]) for plan, rows in groups])
+            sums_of_groups = [plan.sums(weights[rows]) for plan, rows in groups]
+            models.append(sums_of_groups)
         parts.append(_values(models, images))
     scores = np.concatenate(parts, -1)  # [M, T, G, 1 + B]
     flat = scores.transpose(0, 1, 3, 2)  # [M, T, 1 + B, G]
@@ -289,7 +293,8 @@ def _lines(
         groups = [*names, GAP] if attribute else names
         for g, group in enumerate(groups):
             members = codes == g if g < len(names) else codes >= 0
-            several = name != AS_TRAINED and len(np.unique(units[members])) > 1
+            patients_in_group = np.unique(units[members])
+            several = name != AS_TRAINED and len(patients_in_group) > 1
             for m, metric in enumerate(_shown(images)):
                 off = scores[m, g] - before[attribute][m, g]  # [1 + B], in equal resamples
                 compared = [patients[g]] if g < len(names) else _scored_ones(patients, scores[m])

@@ -64,7 +64,9 @@ class Known:
         affordable = max(PIXELS // side**2, 2 * FEWEST)
         count = min(len(rows), MOST, affordable)
         if not count:
-            return cls(np.full(3, -np.inf), np.full(3, np.inf), NO_FEATURES)
+            lowest = np.full(3, -np.inf)
+            highest = np.full(3, np.inf)
+            return cls(lowest, highest, NO_FEATURES)
         steps = torch.linspace(0, len(rows) - 1, count, device=rows.device)
         chosen = rows[steps.long()]
         shard = _without_labels(shards[0], chosen)
@@ -72,7 +74,8 @@ class Known:
         facts = pixel_facts(images.permute(0, 2, 3, 1).cpu().numpy())
         margin = MARGIN * np.ptp(facts, 0) + 1
         # an image without any colour is below half of little
-        low = np.maximum(facts.min(0) - margin, facts.min(0) / 2)
+        lowest = facts.min(0)
+        low = np.maximum(lowest - margin, lowest / 2)
         high = facts.max(0) + margin
         if count < FEWEST:
             return cls(low, high, NO_FEATURES)
@@ -137,10 +140,11 @@ def features_of(run: FinishedRun, shard: Shard) -> Array:
 def _without_labels(shard: Shard, rows: torch.Tensor) -> Shard:
     """Images of the pool by row, as predict sees new ones."""
     unknown_groups = {name: torch.full_like(rows, -1) for name in shard.groups}
+    unlabelled = torch.zeros_like(rows)
     return replace(
         shard,
         rows=rows,
-        y=torch.zeros_like(rows),
+        y=unlabelled,
         ids=np.arange(len(rows)),
         groups=unknown_groups,
         derived={},

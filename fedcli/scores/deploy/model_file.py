@@ -57,8 +57,10 @@ class PreparedModel(nn.Module):
     def __init__(self, net: nn.Module, channels: int):
         super().__init__()
         mean, std = _mean_and_std(channels)
-        scale = 1 / torch.tensor(std).reshape(1, -1, 1, 1)
-        offset = -torch.tensor(mean).reshape(1, -1, 1, 1) * scale
+        deviations = torch.tensor(std)
+        scale = 1 / deviations.reshape(1, -1, 1, 1)
+        means = torch.tensor(mean).reshape(1, -1, 1, 1)
+        offset = -means * scale
         self.net = net
         self.channels = channels
         self.register_buffer("scale", scale)
@@ -95,7 +97,9 @@ def export(
     predict.check_client(run, client)
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
-    module = PreparedModel(merged(run.net.float()), run.manifest.body["model"]["channels"])
+    channels = run.manifest.body["model"]["channels"]
+    net = merged(run.net.float())
+    module = PreparedModel(net, channels)
     module = module.to("cpu").eval()
     one_by_one = isinstance(run.net, ClipNetwork)  # its attention fixes the batch
     size = preprocessing.choices.size
@@ -169,7 +173,8 @@ def _written(
     except FedcliError:
         raise
     except Exception as error:  # exporters and runtimes raise a dozen unrelated types
-        lines = str(error).strip().splitlines() or [type(error).__name__]
+        text = str(error).strip()
+        lines = text.splitlines() or [type(error).__name__]
         fault = f"this network cannot be written as {kind}: {lines[0]}"
         raise FedcliError(fault[:300], "try another --format") from error
 
@@ -227,6 +232,8 @@ def _sidecar(
         "name": OUTPUT,
         "meaning": f"logits; {function} gives the probability of each class",
     }
+    operating_points = [point.recorded for point in chosen] or None
+    checked = min(CHECKED, len(test))
     return {
         "format": kind,
         "file": path.name,
@@ -241,10 +248,10 @@ def _sidecar(
         "preprocessing": preprocessing.recorded,
         "input": pixels,
         "output": output,
-        "operating_points": [point.recorded for point in chosen] or None,
+        "operating_points": operating_points,
         "decision": DECIDED[bool(chosen)],
         "largest_difference_from_predict": difference,
-        "checked_images": min(CHECKED, len(test)),
+        "checked_images": checked,
     }
 
 
@@ -259,12 +266,13 @@ def _input(
     channels = preprocessing.channels
     mean, std = _mean_and_std(net_channels)
     colours = {1: "grey", 3: "RGB"}
+    colour_order = colours.get(channels, "windows or slices, as prepared")
     return {
         "name": INPUT,
         "dtype": "float32",
         "shape": [batch, channels, size, size],
         "layout": "NCHW",
-        "colour_order": colours.get(channels, "windows or slices, as prepared"),
+        "colour_order": colour_order,
         "values": "prepared pixels / 255",
         "range": [0, 1],
         "mean": mean,

@@ -53,7 +53,8 @@ def points(
             without.append(name)
         else:
             title = clinical.titled(way)
-            chosen.append(OperatingPoint(name, title, threshold, len(images.y), *_data(run)))
+            image_count = len(images.y)
+            chosen.append(OperatingPoint(name, title, threshold, image_count, *_data(run)))
     for name in dict.fromkeys(without):
         console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
     return chosen

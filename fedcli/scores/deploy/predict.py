@@ -98,9 +98,10 @@ class Preprocessing:
         if not path.is_file():
             raise Unreadable("not a regular file")
         with shrunk_decoding(self.choices):
+            row = Row(path.name, 0, path.name)
             image = self.source.decode(
                 path.parent,
-                Row(path.name, 0, path.name),
+                row,
                 self.choices,
             )
         fitted = self._fitted(match_channels(image, self.channels))
@@ -182,7 +183,8 @@ class Predicted:
         decisions = []
         for row in self.chances:
             chances = zip(self.classes, row, strict=True)
-            decisions.append("|".join(name for name, chance in chances if chance >= 0.5))
+            likely = (name for name, chance in chances if chance >= 0.5)
+            decisions.append("|".join(likely))
         return decisions
 
 
@@ -334,8 +336,9 @@ def _warn_of_foreign(files: Sequence[str], foreign: Sequence[str]) -> None:
     if flagged:
         file, why = flagged[0]
         images = console.counted(len(files), "image is", "images are")
+        count = len(flagged)
         console.warn(
-            f"{len(flagged)} of {images} foreign to the training images, such as {file}: {why}; "
+            f"{count} of {images} foreign to the training images, such as {file}: {why}; "
             "do not rely on their probabilities"
         )
 
