@@ -200,6 +200,6 @@ def test_the_sentences_of_a_report_are_on_the_metric_that_it_shows(path, tmp_pat
     report = fedcli.report(runs, metric=[f"{path}:share_right"], work=tmp_path)
     tested = report.tabled.tests
     assert {where.metric for where in tested} == {"share_right"}
-    assert report.tabled.verdicts[0].startswith("FedProx: ")
+    assert report.tabled.verdicts[0].startswith("FedProx")
     assert "share right" in report.tabled.verdicts[0]
     assert not any("AUC" in sentence for sentence in report.tabled.verdicts)
