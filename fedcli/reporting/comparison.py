@@ -343,7 +343,7 @@ class Changes:
     def _certainty(self) -> str:
         """A sentence on the brackets, and on what a significant difference holds for."""
         largest = max(self.rows, key=lambda row: row.samples or 0)
-        text = CERTAIN.format(patients=units.plural(verdict.noun(largest)))
+        text = CERTAIN.format(patients=units.plural(largest.unit or units.PATIENT))
         samples = min(row.samples or 0 for row in self.rows)
         if samples >= verdict.ENOUGH:
             return f"{text}, and over {largest.over}."
