@@ -24,7 +24,7 @@ N = [90.0, 10.0, 35.0, 200.0]
 
 
 def columns_of(generator, count):
-    """What clients may report to any of these rules."""
+    """Reports of clients to any of these rules."""
     draws = {}
     for name in ("sharpness", "loss", "loss_before", "accuracy", "snr"):
         draws[name] = torch.rand(count, generator=generator) + 1e-3
