@@ -72,8 +72,9 @@ class Unlearning(Local):
         client.memory.setdefault("remembered", client.layout.read())
         with torch.no_grad():  # from the client's own stream of this round
             for module in net.modules():
-                if hasattr(module, "reset_parameters"):
-                    module.reset_parameters()
+                redraw = getattr(module, "reset_parameters", None)
+                if redraw is not None:
+                    redraw()
         client.scratch["random"] = client.layout.read()
         client.layout.load(client.theta)
 
@@ -147,8 +148,9 @@ def low_from(before: Tensor, after: Tensor, low: float) -> Tensor:
     if before.ndim == 4:
         inner = before.movedim(0, -1)  # [C, H, W, N], as the authors' code lays it out
         c, h, w, n = inner.shape
-        matrices = (weights.movedim(0, -1).reshape(c * h, w * n) for weights in (before, after))
-        return low_from(*matrices, low).view(inner.shape).movedim(-1, 0)
+        other_inner = after.movedim(0, -1)
+        matrix = low_from(inner.reshape(c * h, w * n), other_inner.reshape(c * h, w * n), low)
+        return matrix.view(inner.shape).movedim(-1, 0)
     spectrum = torch.fft.fft2(before.flatten(1))
     other = torch.fft.fftshift(torch.fft.fft2(after.flatten(1)).abs())
     amplitude = torch.fft.fftshift(spectrum.abs())

@@ -80,9 +80,9 @@ class RandomNorm(Local):
             shard.derived[TABLE] = statistics(client)
         own = shard.derived[TABLE]  # [2, C] mu_k, sigma_k
         client.report[TABLE] = own
-        layer = net.get_submodule(LAYER[:-1])
-        layer.mean.copy_(own[0].view_as(layer.mean))
-        layer.deviation.copy_(own[1].view_as(layer.deviation))
+        for name, numbers in zip(self.personal_tensors(net), own, strict=True):
+            buffer = net.get_buffer(name)
+            buffer.copy_(numbers.view_as(buffer))
         table = client.shared.get(TABLE, own[None]).clone()  # [N or 1, 2, C]
         table = table[table[:, 1].amin(1) > 0]
         mean, deviation = self._drawn(table, client)  # [N, C] each
