@@ -482,7 +482,11 @@ def _as_printed(
         return row.difference
     if abs(mean - reference - row.difference) >= SAME:
         return row.difference  # paired runs of several
-    return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
+    points = (round(100 * mean, digits) - round(100 * reference, digits)) / 100
+    low = points if row.low is None else round(row.low, digits + 2)
+    high = points if row.high is None else round(row.high, digits + 2)
+    # rounded scores may differ by more than the interval of their difference allows
+    return points if low <= points <= high else row.difference
 
 
 def tests_against(
