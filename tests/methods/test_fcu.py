@@ -23,7 +23,7 @@ from fedcli.methods.fcu import low_from
 
 
 def test_low_frequencies_by_hand_on_two_columns():
-    """Of [3, 1] the transform is 4 and 2; a shifted one has the mean in the second place."""
+    """The transform of [3, 1] is 4 and 2; a shifted one has the mean in the second place."""
     before = torch.tensor([[3.0, 1.0], [3.0, 1.0]])
     after = torch.tensor([[5.0, 1.0], [5.0, 1.0]])
     assert_close(low_from(before, after, 1.0), after)
