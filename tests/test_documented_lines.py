@@ -128,6 +128,12 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
         "fedcli partition --by center --val 0.5",
         "fedcli train fedavg --name target --model cnn-gn --augment none --epochs 2",
     ],
+    "When a hospital leaves": [
+        *SKIN,
+        "fedcli partition --by center --val 0.5",
+        "fedcli train fedavg --name target --model cnn-gn --augment none --epochs 2",
+    ],
+    "A hospital that leaves": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": SCORED,
     "Figures for a paper": SCORED,
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],

@@ -52,7 +52,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "io": 4300,
     "methods": 42600,
     "metrics": 5800,
-    "models": 13200,
+    "models": 13300,
     "reporting": 37000,
     "reproduction": 32900,
     "runs": 16500,

@@ -72,8 +72,9 @@ class Unlearning(Local):
         client.memory.setdefault("remembered", client.layout.read())
         with torch.no_grad():  # from the client's own stream of this round
             for module in net.modules():
-                if hasattr(module, "reset_parameters"):
-                    module.reset_parameters()
+                redraw = getattr(module, "reset_parameters", None)
+                if redraw is not None:
+                    redraw()
         client.scratch["random"] = client.layout.read()
         client.layout.load(client.theta)
 
@@ -84,7 +85,9 @@ class Unlearning(Local):
         others = features_of(net, batch.x, client, *models)  # z0, z1
         z = net.features(batch.x)  # [B, D]
         to_remembered, to_random = (F.cosine_similarity(z, other) for other in others)  # [B] each
-        return F.softplus(2 * (to_remembered - to_random)).mean()  # one exponential divided out
+        nearer = to_remembered - to_random
+        losses = F.softplus(2 * nearer)  # one exponential divided out
+        return losses.mean()
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ class WithoutOne(SubsetTraining, Aggregator):
         return trains
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
-        weights = updates.base * self.select_clients(updates.columns, updates.rows)
+        trains = self.select_clients(updates.columns, updates.rows)
+        weights = updates.base * trains
         weights = weights / weights.sum()
         out = average(updates.theta, weights)  # [P]
         if updates.round == 1:
@@ -130,7 +134,9 @@ class WithoutOne(SubsetTraining, Aggregator):
             if len(shape) > 1:
                 span = layout.spans[name]
                 before = fused[span].view(shape)
-                fused[span] = low_from(before, out[span].view(shape), self.low).flatten()
+                after = out[span].view(shape)
+                mixed = low_from(before, after, self.low)
+                fused[span] = mixed.flatten()
         return fused, weights
 
 
@@ -147,14 +153,20 @@ def low_from(before: Tensor, after: Tensor, low: float) -> Tensor:
     if before.ndim == 4:
         inner = before.movedim(0, -1)  # [C, H, W, N], as the authors' code lays it out
         c, h, w, n = inner.shape
-        matrices = (weights.movedim(0, -1).reshape(c * h, w * n) for weights in (before, after))
-        return low_from(*matrices, low).view(inner.shape).movedim(-1, 0)
+        other_inner = after.movedim(0, -1)
+        sides = c * h, w * n
+        first = inner.reshape(sides)
+        second = other_inner.reshape(sides)
+        matrix = low_from(first, second, low)
+        return matrix.view(inner.shape).movedim(-1, 0)
     spectrum = torch.fft.fft2(before.flatten(1))
-    other = torch.fft.fftshift(torch.fft.fft2(after.flatten(1)).abs())
+    other_spectrum = torch.fft.fft2(after.flatten(1))
+    other = torch.fft.fftshift(other_spectrum.abs())
     amplitude = torch.fft.fftshift(spectrum.abs())
     square = tuple(_middle(side, low) for side in amplitude.shape)
     amplitude[square] = other[square]
-    mixed = torch.polar(torch.fft.ifftshift(amplitude), spectrum.angle())
+    phases = spectrum.angle()
+    mixed = torch.polar(torch.fft.ifftshift(amplitude), phases)
     return torch.fft.ifft2(mixed).real.view_as(before)
 
 

@@ -68,8 +68,10 @@ class NoiseSifting(LinearHeadOnly, Aggregator):
         norms = by_row(memory, "gradient_norms", updates, -1.0)  # [N], -1 of a client not met
         norms[updates.rows] = updates["gradient_norm"].double()
         memory["gradient_norms"] = norms
-        noisy = below_cut(norms, norms >= 0)[updates.rows]  # [K]
-        weights = torch.where(noisy, self.beta, self.alpha) * updates.base
+        low = below_cut(norms, norms >= 0)  # [N]
+        noisy = low[updates.rows]  # [K]
+        factors = torch.where(noisy, self.beta, self.alpha)
+        weights = factors * updates.base
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
 
@@ -84,7 +86,8 @@ def below_cut(numbers: Tensor, counted: Tensor) -> Tensor:
     below = torch.arange(1, len(order), device=order.device)  # [M - 1] sizes of the lower cluster
     low = order.cumsum(0)[:-1]
     high = order.sum() - low
-    explained = low.square() / below + high.square() / (len(order) - below)
+    above = len(order) - below
+    explained = low.square() / below + high.square() / above
     cut = int(explained.argmax()) + 1
     return counted & (numbers < order[cut])
 

@@ -50,7 +50,8 @@ class StatisticsNorm(nn.Module):
         zero = torch.zeros(1, channels, 1, 1)
         mean = transforms.to_pixels(zero)[0]
         self.register_buffer("mean", mean)
-        self.register_buffer("deviation", transforms.to_pixels(zero + 1)[0] - mean)
+        deviation = transforms.to_pixels(zero + 1)[0] - mean
+        self.register_buffer("deviation", deviation)
 
     def forward(self, x: Tensor) -> Tensor:
         return (transforms.to_pixels(x) - self.mean) / self.deviation
@@ -80,9 +81,9 @@ class RandomNorm(Local):
             shard.derived[TABLE] = statistics(client)
         own = shard.derived[TABLE]  # [2, C] mu_k, sigma_k
         client.report[TABLE] = own
-        layer = net.get_submodule(LAYER[:-1])
-        layer.mean.copy_(own[0].view_as(layer.mean))
-        layer.deviation.copy_(own[1].view_as(layer.deviation))
+        for name, numbers in zip(self.personal_tensors(net), own, strict=True):
+            buffer = net.get_buffer(name)
+            buffer.copy_(numbers.view_as(buffer))
         table = client.shared.get(TABLE, own[None]).clone()  # [N or 1, 2, C]
         table = table[table[:, 1].amin(1) > 0]
         mean, deviation = self._drawn(table, client)  # [N, C] each
@@ -104,7 +105,8 @@ class RandomNorm(Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         pixels = transforms.to_pixels(batch.x)
         moved = pixels * batch.per_image["factor"] + batch.per_image["offset"]
-        return super().loss(net, replace(batch, x=transforms.normalised(moved)), client)
+        x = transforms.normalised(moved)
+        return super().loss(net, replace(batch, x=x), client)
 
     def post_aggregate(
         self,
@@ -114,7 +116,8 @@ class RandomNorm(Local):
         shared: Tensors,
     ) -> Tensor:
         sent = updates[TABLE]  # [K, 2, C]
-        table = shared.get(TABLE, sent.new_zeros(updates.roster, *sent.shape[1:])).clone()
+        empty = sent.new_zeros(updates.roster, *sent.shape[1:])
+        table = shared.get(TABLE, empty).clone()
         table[updates.rows] = sent
         shared[TABLE] = table  # [N, 2, C], 0 of a client that has not taken part
         return theta
@@ -127,7 +130,9 @@ def statistics(client: ClientRound) -> Tensor:
     total = torch.zeros(2, 1)
     for batch in client.shard.in_order():
         pixels = transforms.to_pixels(batch.x).flatten(2)  # [B, C, H W]
-        sums = torch.stack([pixels.mean(2).sum(0), pixels.std(2).sum(0)])
+        means = pixels.mean(2)
+        deviations = pixels.std(2)
+        sums = torch.stack([means.sum(0), deviations.sum(0)])
         total = total.to(sums) + sums
     table = total / len(client.shard)
     table[1].clamp_(min=LEAST)

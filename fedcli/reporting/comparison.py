@@ -343,7 +343,7 @@ class Changes:
     def _certainty(self) -> str:
         """A sentence on the brackets, and on what a significant difference holds for."""
         largest = max(self.rows, key=lambda row: row.samples or 0)
-        text = CERTAIN.format(patients=units.plural(verdict.noun(largest)))
+        text = CERTAIN.format(patients=units.plural(largest.unit or units.PATIENT))
         samples = min(row.samples or 0 for row in self.rows)
         if samples >= verdict.ENOUGH:
             return f"{text}, and over {largest.over}."
@@ -482,7 +482,11 @@ def _as_printed(
         return row.difference
     if abs(mean - reference - row.difference) >= SAME:
         return row.difference  # paired runs of several
-    return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
+    points = (round(100 * mean, digits) - round(100 * reference, digits)) / 100
+    low = points if row.low is None else round(row.low, digits + 2)
+    high = points if row.high is None else round(row.high, digits + 2)
+    # rounded scores may differ by more than the interval of their difference allows
+    return points if low <= points <= high else row.difference
 
 
 def tests_against(

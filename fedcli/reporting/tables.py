@@ -158,7 +158,7 @@ def report(
     filled = [*scores, *_costs(rows)]
     whole = _table("", names, [row.scores.rule for row in rows], filled)
     tables = _parts(short_rows, filled)
-    tests = {}
+    tests: Mapping[Where, Sequence[Against]] = {}
     if not long_names:
         tests = _tests(compared(short_rows), [column.where for column in scores], leads)
     verdicts = comparison.answers(

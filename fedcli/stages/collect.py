@@ -50,10 +50,11 @@ def _data_and_rounds(path: Path) -> str:
     """A text that is equal for runs of as many rounds on data that differ in draws alone."""
     run = manifest.read(path, "run")
     facts = [run.body["rounds"], run.body["dataset"]]
-    stage: Path | None = path
     try:
-        while stage := manifest.parent(stage, *DATA):
+        stage = manifest.parent(path, *DATA)
+        while stage is not None:
             facts.append(settled(manifest.read(stage).options))
+            stage = manifest.parent(stage, *DATA)
     except FedcliError:  # data that are no longer here
         facts.append(sorted(run.parents.values()))
     return json.dumps(facts, default=str)

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -102,13 +101,22 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
 
-def show_image(pixels: ndarray, axes: Axes, **how: Any) -> None:
-    """Draw an image [H, W, C] as it is, or as interpolation says. how: of imshow."""
+def show_image(
+    pixels: ndarray,
+    axes: Axes,
+    extent: tuple[float, float, float, float] | None = None,
+) -> None:
+    """Draw an image [H, W, C] as it is. extent: left, right, bottom, top; by default pixels."""
     if pixels.shape[2] != 3:
         middle = pixels.shape[2] // 2  # slice of a volume
         pixels = pixels[..., middle]
     axes.imshow(
-        pixels, **{"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "nearest"} | how
+        pixels,
+        cmap="gray",
+        vmin=0,
+        vmax=255,
+        interpolation="nearest",
+        extent=extent,
     )
     axes.set_axis_off()
 

@@ -134,7 +134,8 @@ def named(
     """
     guesses = np.full(len(classes), NOBODY)
     for one_class in np.unique(classes):
-        rows = at_large_hospitals(np.flatnonzero(classes == one_class), hospital, units)
+        of_class = np.flatnonzero(classes == one_class)
+        rows = at_large_hospitals(of_class, hospital, units)
         if len(np.unique(hospital[rows])) > 1:
             guesses[rows] = namer(rows)
     return guesses
@@ -166,16 +167,20 @@ def measured(
             hospitals = hospitals[hospitals == only]
         if len(np.unique(hospital[rows])) < 2 or not len(hospitals):
             continue
-        pairs = np.eye(count**2, dtype=np.float32)[hospital[rows] * count + guesses[rows]]
-        sums = weights[:, rows].astype(np.float32) @ pairs
+        pair = hospital[rows] * count + guesses[rows]
+        one_hot = np.eye(count**2, dtype=np.float32)[pair]
+        counted = weights[:, rows].astype(np.float32)
+        sums = counted @ one_hot
         table = sums.reshape(-1, count, count)  # [B + 1, true H, named H]
         images = table.sum(2)
         right = table.diagonal(axis1=1, axis2=2)
         alarms = table.sum(1) - right
         elsewhere = images.sum(1, keepdims=True) - images
         with np.errstate(invalid="ignore", divide="ignore"):
-            own.append((right / images)[:, hospitals].mean(1))
-            others.append((alarms / elsewhere)[:, hospitals].mean(1))
+            own_shares = right / images
+            other_shares = alarms / elsewhere
+        own.append(own_shares[:, hospitals].mean(1))
+        others.append(other_shares[:, hospitals].mean(1))
         sizes.append(rows.sum() if only is None else (rows & (hospital == only)).sum())
     if not sizes:
         return None
