@@ -479,8 +479,8 @@ def friedman_test() -> str:
 
 @field
 def claim(method: str, *scores: str) -> str:
-    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed where all differ
-    that way from FedAvg, contradicted where one differs the other way."""
+    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed where all of
+    several() differ that way from FedAvg, contradicted where one differs the other way."""
     return claim_against(REFERENCE, method, *scores)
 
 
@@ -488,7 +488,7 @@ def claim(method: str, *scores: str) -> str:
 def claim_against(base: str, method: str, *scores: str) -> str:
     """The same against another row than FedAvg."""
     parts = [text.split(" ", 2) for text in scores]
-    ends = [_end(base, method, *part) for part in parts if is_there(part[0])]
+    ends = [_end(base, method, *part) for part in parts if part[0] in several()]
     if CONTRADICTED in ends:
         return CONTRADICTED
     return CONFIRMED if set(ends) == {CONFIRMED} else NOT_CONFIRMED
