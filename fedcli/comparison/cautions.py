@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..errors import FedcliError
-from ..methods.priors import OF_ALL
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
@@ -36,7 +35,7 @@ MORE = "a higher --lr or more rounds"
 # if some classes are rare, and nothing corrects for that; a classifier on frozen features needs the
 # class counts of all clients
 PRIOR = f"--prior logit-adjust, {MORE}"
-PRIOR_OF_ALL = f"--prior {OF_ALL}, {MORE}"
+PRIOR_OF_ALL = f"--prior logit-adjust-all, {MORE}"
 LESS_NOISE = "less noise (--dp {}), or more clients"
 PLAIN = {  # options that leave rare classes as they are
     "prior": (None, "none"),
