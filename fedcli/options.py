@@ -45,6 +45,7 @@ SWITCH = {
 }
 SET = "--set {name}={value}"  # how a user writes an option of a method
 FLAG = "{name} {value}"
+PART = "{name}={value}"  # how a user writes an option in the text of another
 COMMON = "common"  # last in an annotation: the option is among the few that help shows first
 # recorded in place of an option for which the method has something of its own
 OWN = "the method's own"
@@ -282,6 +283,7 @@ class Option:
         """
         names = {part.word: part.name for part in self.parts}
         texts = {part.name for part in self.parts if part.kind is str}
+        switches = {part.name for part in self.parts if part.shape == "switch"}
         first, colon, rest = typed.partition(":")
         if colon and first in names:  # client:20 is client=20
             typed = f"{first}={rest}".replace(":", ",")
@@ -290,9 +292,14 @@ class Option:
         unknown = []
         last = ""  # a part whose value may have commas
         for item in items.split(","):
-            word, equals, value = item.partition("=")
+            word, equals, value = item.strip().partition("=")
             if word in names:
                 last = names[word]
+                if last in values:
+                    raise UsageError(f"--{self.typed} {word} is given twice", "give it once")
+                if last not in switches and not value:
+                    hint = f"write for example --{self.typed} {word}=1"
+                    raise UsageError(f"--{self.typed} {word} lacks a value", hint)
                 values[last] = value if equals else True
             elif last in texts and not equals:
                 values[last] += f",{item}"
@@ -420,7 +427,7 @@ class Options:
             value = option.read(
                 getattr(self, option.name),
                 f"--{option.typed}",
-                FLAG,
+                PART if option.flag.within else FLAG,
             )
             object.__setattr__(self, option.name, value)
 

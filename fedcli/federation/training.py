@@ -70,14 +70,14 @@ class Training(Options):
     ] = ""
     dp_noise: Annotated[
         float,
-        "standard deviation of noise on each client's update, in units of the clipping norm, >= 0: "
-        "client-level differential privacy, simulated; 0 adds none",
+        "standard deviation of noise on each client's update, in units of the clipping norm, in "
+        "[0, 1000000]: client-level differential privacy, simulated; 0 adds none",
         Flag(typed="client", panel=PRIVACY, within="dp"),
     ] = 0.0
     dp_sgd: Annotated[
         float,
         "noise of each local step on the sum of images' gradients, in units of the clipping norm, "
-        ">= 0: sample-level differential privacy (DP-SGD), simulated; 0 adds none",
+        "in [0, 1000000]: sample-level differential privacy (DP-SGD), simulated; 0 adds none",
         Flag(typed="image", panel=PRIVACY, within="dp"),
     ] = 0.0
     dp_clip: Annotated[

@@ -104,6 +104,8 @@ class WithoutOne(SubsetTraining, Aggregator):
     ] = 0.7
 
     def warning(self, rounds: int, validation: bool) -> str:
+        if rounds <= self.forget:
+            return f"{rounds} rounds leave none after forget={self.forget} in which the others train on"
         if self.leave:
             return ""
         return "no hospital was named that leaves (--set leave=NAME), so the first one does"

@@ -263,12 +263,12 @@ RULES = (
     ),
     Rule(
         lambda o, *_: o.momentum and o.optimizer != "sgd",
-        "momentum is of --optimizer sgd",
-        "write --optimizer sgd:momentum={o.momentum}",
+        "momentum needs the optimizer sgd",
+        "write --optimizer sgd:momentum={o.momentum}, or --optimizer sgd",
     ),
     Rule(
         lambda o, *_: o.nesterov and not o.momentum,
-        "nesterov is a kind of momentum",
+        "nesterov needs a momentum",
         "write --optimizer sgd:momentum=0.9,nesterov",
     ),
     Rule(

@@ -14,7 +14,7 @@ from ..data.partition.sites import OfEach
 from ..data.pool import TRAIN, pool_of
 from ..data.preparation.merge import DATASET, merge
 from ..errors import UsageError, nearest
-from ..options import path_of
+from ..options import describe, path_of
 from .call import called_with, destination, source
 from .options import PartitionOptions
 from .results import Partition
@@ -299,5 +299,4 @@ def _exclude(flags: Mapping[str, Any], *names: str) -> None:
 
 
 def _flag(name: str) -> str:
-    typed = name.replace("_", "-")
-    return f"--{typed}"
+    return f"--{describe(PartitionOptions)[name].typed}"

@@ -268,8 +268,8 @@ def after_a_round(spec, training):
         ({"label_smoothing": 1.0}, "--loss smoothing=1.0 is out of range"),
         ({"clip_norm": -1.0}, "--optimizer clip=-1.0 is out of range"),
         ({"warmup": -1}, "--schedule warmup=-1 is out of range"),
-        ({"nesterov": True}, "nesterov is a kind of momentum"),
-        ({"momentum": 0.9}, "momentum is of --optimizer sgd"),
+        ({"nesterov": True}, "nesterov needs a of momentum"),
+        ({"momentum": 0.9}, "momentum needs the optimizer sgd"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(options, message):

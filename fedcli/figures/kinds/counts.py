@@ -69,7 +69,7 @@ def partition_of(path: Path, *further: str) -> Path:
 def dataset_of(source: Path) -> str:
     """The dataset of a manifest by name, and whether it is a synthetic sample."""
     body = manifest.read(source).body
-    name: str = body["dataset"]
+    name: str = body.get("dataset") or body["name"]
     if body.get("sample"):
         return f"{name}, SYNTHETIC data"
     return name

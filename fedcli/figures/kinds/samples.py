@@ -41,7 +41,9 @@ def frame(
     path: Path,
     *,
     seed: Annotated[int, "of the draw of images"] = 0,
-    most: Annotated[int, "clients, and classes, that are shown; up to half are noisy clients"] = 10,
+    most: Annotated[
+        int, "clients, and classes, that are shown, >= 1; up to half are noisy clients"
+    ] = 10,
 ) -> DataFrame:
     """client, corruption ("" for none), class, image (its id). attrs hold the pixels.
 
