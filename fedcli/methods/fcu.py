@@ -105,7 +105,7 @@ class WithoutOne(SubsetTraining, Aggregator):
 
     def warning(self, rounds: int, validation: bool) -> str:
         if rounds <= self.forget:
-            return f"{rounds} rounds leave none after forget={self.forget} in which the others train on"
+            return f"{rounds} rounds with forget={self.forget}: the others do not train on"
         if self.leave:
             return ""
         return "no hospital was named that leaves (--set leave=NAME), so the first one does"
