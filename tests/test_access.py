@@ -94,7 +94,7 @@ def test_one_run_that_may_not_be_entered_is_left_out_and_named(work, capsys):
 
 
 def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys, monkeypatch):
-    def scored(path, options):
+    def scored(path, options, place=""):
         if path.parent.name == "fedavg":
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent / "scores"))
         return path, False

@@ -86,7 +86,8 @@ def test_options_named_in_the_guides_exist():
     used = {
         option for line in text.splitlines() if "fedcli " in line for option in flag.findall(line)
     }
-    assert used <= flags | {"--help", "--version", "--install-completion"}
+    flags |= {"--help", "--version", "--install-completion"}
+    assert used <= flags | {"--percent"}  # an option of a figure, which plot --help does not list
 
 
 def _help(command) -> str:

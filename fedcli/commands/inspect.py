@@ -296,7 +296,7 @@ def _print_data(facts: Facts) -> None:
         nothing = f"train and test share {patients}no identical image"
         print(overlap.sentence(facts["overlap"]) or nothing)
     if is_installed("fedcli.figures.kinds.samples"):
-        print(f"Images by client and class: fedcli plot samples {path.parent}")
+        print("Images by client and class: fedcli plot samples, with this path.")
     print("Options, hashes and all counts: --all, or --json.")
 
 

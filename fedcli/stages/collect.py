@@ -33,17 +33,24 @@ def comparable_runs(work: Path) -> list[Path]:
 
     Raises FedcliError where there is no run.
     """
-    runs = every_run(work)
-    data = [_data_and_rounds(path) for path in runs]
-    newest = data[runs.index(max(runs, key=last_used.age))]
-    others = [path.parent.name for path, of_run in zip(runs, data) if of_run != newest]
+    data: dict[Path, str] = {}
+    for path in every_run(work):
+        try:
+            data[path] = _data_and_rounds(path)
+        except FedcliError as error:
+            unreadable = error
+            console.warn(f"left out {path.parent}: {error.sentence}")
+    if not data:
+        raise unreadable
+    newest = data[max(data, key=last_used.age)]
+    others = [path.parent.name for path, of_run in data.items() if of_run != newest]
     if others:
         names = console.shortened(", ".join(others))
         every = f"{work / 'runs'} as an argument means all runs"
         console.say(
             f"left out, as they have other data or rounds than the newest run: {names}; {every}"
         )
-    return [path for path, of_run in zip(runs, data) if of_run == newest]
+    return [path for path, of_run in data.items() if of_run == newest]
 
 
 def _data_and_rounds(path: Path) -> str:

@@ -10,7 +10,7 @@ from fedcli.methods import METHODS, mixins, resolve
 MIXINS = [
     kind
     for _, kind in inspect.getmembers(mixins, inspect.isclass)
-    if kind.__module__ == mixins.__name__
+    if kind.__module__ == mixins.__name__ and kind is not mixins.ClientPart
 ]
 
 

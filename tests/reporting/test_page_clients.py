@@ -25,11 +25,21 @@ def system(name="FedAvg", **numbers):
         number = numbers.get(where.group or where.measure or where.metric)
         return percent(number, doubtful=doubtful)
 
+    def percent_of(where):
+        return 100 * numbers[where.group or where.measure]
+
     scores = SimpleNamespace(
         clients={}, corruption=None, personal_models=False, groups={}, unscored=None
     )
     return SimpleNamespace(
-        name=name, cell=cell, comparable="", scores=scores, at="last", runs=1, each=[scores]
+        name=name,
+        cell=cell,
+        percent=percent_of,
+        comparable="",
+        scores=scores,
+        at="last",
+        runs=1,
+        each=[scores],
     )
 
 
@@ -51,9 +61,15 @@ def test_a_table_of_systems_has_a_column_of_each_number_that_is_there():
 
 
 def test_low_gaps_are_the_best():
-    (table,) = by_system(system(gap=0.1), system("FedProx", gap=0.2))
-    result = [row[1].best for row in table.rows]
+    (table,) = by_system(system(f=0.6, gap=0.1), system("FedProx", f=0.7, gap=0.2))
+    result = [row[2].best for row in table.rows]
     assert result == [True, False]
+
+
+def test_a_gap_that_is_smaller_as_no_group_gained_is_no_best():
+    (table,) = by_system(system(f=0.7, gap=0.2), system("FedProx", f=0.6, gap=0.1))
+    result = [row[2].best for row in table.rows]
+    assert result == [False, False]
 
 
 def test_a_number_that_a_small_group_decides_is_no_best():
@@ -88,7 +104,9 @@ def test_the_legend_of_groups_names_images_without_one(monkeypatch):
     assert legend.startswith(begin)
     assert "3" in legend.removeprefix(begin)
     assert "Bold" not in legend
-    assert "Bold marks the best, without a test." in subgroups._groups_legend([row, row], "sex")
+    assert "Bold marks the best, without a test; never a gap" in subgroups._groups_legend(
+        [row, row], "sex"
+    )
 
 
 def test_clients_of_a_partition_have_their_parts_and_classes():

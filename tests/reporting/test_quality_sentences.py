@@ -66,7 +66,7 @@ def scored(monkeypatch):
     quality[:, NAMES.index("contrast")] = np.arange(COUNT)
     monkeypatch.setattr(by_quality, "predicted", lambda path: images)
     monkeypatch.setattr(by_quality, "_values", lambda row, images: quality)
-    scores = SimpleNamespace(groups=["sex"], usual=("accuracy", "auc_ovo_macro"))
+    scores = SimpleNamespace(groups=["sex"], usual=("accuracy", "auc_ovo_macro"), noun="patient")
     row = SimpleNamespace(name="FedAvg", paths=["one", "two"], scores=scores)
     return by_quality._Scored(row, CONTRAST)
 

@@ -105,15 +105,16 @@ def test_the_report_shows_megabytes_when_asked(runs, scores):
     down, up = (body(runs["whole"])[f"bytes_{way}"] / 1e6 for way in ("down", "up"))
     result = rows(scores, traffic=True)
     columns, lines = table_cells(result)
-    expected = [f"{down:.3g}", "0.00078", "0"]
+    expected = ["0.00078", "0", f"{down:.3g}"]
     assert [line[columns.index(DOWN)] for line in lines] == expected
     assert BYTES in render(result, "markdown")
     assert DOWN not in table_cells(rows(scores))[0]
     table = list(csv.DictReader(io.StringIO(render(result, "csv"))))
-    expected = [f"{up:.3g}", "0.00078", "0"]
+    expected = ["0.00078", "0", f"{up:.3g}"]
     assert [row["MB up per client and round"] for row in table] == expected
     written = json.loads(render(result, "json"))["rows"]
-    bodies = [body(run) for run in runs.values()]
+    first, *others = [body(run) for run in runs.values()]
+    bodies = [*others, first]  # FedAvg's rows come first
     expected = [{"down": record["bytes_down"], "up": record["bytes_up"]} for record in bodies]
     assert [row["bytes"] for row in written] == expected
 

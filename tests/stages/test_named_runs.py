@@ -140,7 +140,7 @@ def test_without_names_the_newest_run_and_all_with_its_data_and_rounds_are_taken
     expected = of_three_clients if newest in of_three_clients else {*runs} - of_three_clients
     assert {*named(found)} == expected
     printed = " ".join(capsys.readouterr().err.split())
-    assert "left out, as they have other data or rounds than the newest: " in printed
+    assert "left out, as they have other data or rounds than the newest run: " in printed
     for name in {*runs} - expected:
         assert name in printed
     assert f"{work}/runs as an argument means all runs" in printed

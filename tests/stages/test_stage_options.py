@@ -93,6 +93,8 @@ def test_what_is_written_reads_as_the_same_options(stage):
             values[field.name] = of_shape[field.shape]
         if field.name == "size":
             values[field.name] = 32
+        if field.parts and not field.flag.recorded:
+            values[field.name] = ""  # it only holds its parts
     options = cls(**values)
     again = {field.name: getattr(options, field.name) for field in cls.declared()}
     assert cls(**again) == options

@@ -32,8 +32,6 @@ def frame(
     path: a partition or corruption, or a run of one.
     """
     source = partition_of(path)
-    roster = manifest.read(source).body["roster"]
-    images_by_client = {client["client"]: client["train"] for client in roster}
     lines = []
     for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
@@ -44,6 +42,8 @@ def frame(
             lines += [(name, client, value, counts.get(value, 0)) for value in values]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
     if percent:
+        roster = manifest.read(source).body["roster"]
+        images_by_client = {client["client"]: client["train"] for client in roster}
         totals = table["client"].map(images_by_client)
         table["percent"] = 100 * table["images"] / totals
     return titled(table, f"Images of each client: {dataset_of(source)}")
