@@ -269,7 +269,7 @@ def after_a_round(spec, training):
         ({"label_smoothing": 1.0}, "--loss smoothing=1.0 is out of range"),
         ({"clip_norm": -1.0}, "--optimizer clip=-1.0 is out of range"),
         ({"warmup": -1}, "--schedule warmup=-1 is out of range"),
-        ({"nesterov": True}, "nesterov needs a of momentum"),
+        ({"nesterov": True}, "nesterov needs a momentum"),
         ({"momentum": 0.9}, "momentum needs the optimizer sgd"),
     ],
 )
