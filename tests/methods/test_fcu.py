@@ -115,5 +115,11 @@ def test_a_client_that_is_not_there_is_refused():
 
 
 def test_a_run_warns_where_nobody_is_named():
-    assert "the first one does" in resolve("fcu").aggregator.warning(3, False)
-    assert not resolve("fcu", {"leave": "north"}).aggregator.warning(3, False)
+    assert "the first one does" in resolve("fcu").aggregator.warning(4, False)
+    assert not resolve("fcu", {"leave": "north"}).aggregator.warning(4, False)
+
+
+def test_a_run_warns_where_no_round_is_left_for_the_others():
+    warning = resolve("fcu", {"leave": "north", "forget": 2}).aggregator.warning
+    assert warning(2, False) == "2 rounds with forget=2: the others do not train on"
+    assert warning(3, False) == ""
