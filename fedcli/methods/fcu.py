@@ -19,6 +19,7 @@ After `forget` such rounds the others train on without it, as in FedAvg.
     fedcli train fcu --weights RUN --set leave=NAME
 
 `fedcli audit` of both runs says what they still reveal about its images: the data are the same.
+Without a finished run in --weights nothing was learned that could be forgotten.
 How we differ, and why:
 - a round of the client is its local epochs; the code has 10 times 10 steps at a learning rate of
   1e-5.

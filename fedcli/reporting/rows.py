@@ -458,7 +458,11 @@ def _unshared(rows: Rows) -> list[str]:
     """The stages of the data, the rounds and the shot groups that some rows have otherwise than
     others.
     """
-    unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in rows])]
+    unshared = []
+    for stage in STAGES:
+        manifests = [row.data.get(stage) for row in rows]
+        if differ(manifests):
+            unshared.append(stage)
     if differ([row.scores.rounds for row in rows]):
         unshared.append("rounds")
     if differ([row.shot_groups for row in rows if row.shot_groups]):
