@@ -4,7 +4,7 @@ graphs.py records and replays them on a GPU.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -34,8 +34,24 @@ STATE = {
 }
 
 
+@dataclass(frozen=True)
+class Span:
+    """Weights that share a learning rate, with their part of the gradient and of the state.
+
+    Attributes:
+        weights, grad: [S] live. moments: [S] each; of SGD the momentum.
+        rate: a number, or a scalar tensor where a captured step reads it.
+    """
+
+    weights: Tensor
+    grad: Tensor
+    moments: list[Tensor]
+    rate: Any
+
+
 class Optimizer:
-    """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors.
+    """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors,
+    or two where the backbone has a learning rate of its own.
 
     It has torch's defaults where the papers say nothing, and starts fresh in each round unless it
     is kept. The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are
@@ -47,13 +63,16 @@ class Optimizer:
     def __init__(self, layout: Layout, name: str):
         self.weights, self.grad = layout.all_trainable  # [Q + T] live
         self.name = name
+        self.layout = layout
         device = self.weights.device
         self.lr = torch.zeros((), device=device)
+        self.backbone_lr = torch.zeros((), device=device)
         self.momentum = 0.0
         self.decay = 0.0
         self.clip_norm = 0.0
         self.nesterov = False
         self.state = [torch.zeros_like(self.weights)]
+        self.spans: list[Span] = []
         if name != "sgd":
             self.state += [torch.zeros_like(self.weights), torch.zeros((), device=device)]
 
@@ -66,14 +85,33 @@ class Optimizer:
         self.decay = training.weight_decay
         self.nesterov = training.nesterov
         self.clip_norm = training.clip_norm
-        self.lr.fill_(training.lr)
-        # faster as a number, where none captures it
-        self._rate: Any = self.lr if self.weights.is_cuda else training.lr
         for name, tensor in zip(STATE[self.name], self.state, strict=True):
             if state and PREFIX + name in state:
                 tensor.copy_(state[PREFIX + name])
             else:
                 tensor.zero_()
+        rate = self._rate(self.lr, training.lr)
+        if training.backbone == 1:
+            self._divide([slice(None)], [rate])
+            return
+        backbone_rate = self._rate(self.backbone_lr, training.lr * training.backbone)
+        spans = [*self.layout.rest, *self.layout.backbone]
+        rates = [rate] * len(self.layout.rest) + [backbone_rate] * len(self.layout.backbone)
+        self._divide(spans, rates)
+
+    def _rate(self, live: Tensor, number: float) -> Any:
+        """A learning rate as the step takes it: as a number, which is faster, where no graph
+        captures it."""
+        live.fill_(number)
+        return live if live.is_cuda else number
+
+    def _divide(self, spans: list[slice], rates: list[Any]) -> None:
+        """Divide the vectors into spans, each with its learning rate."""
+        moments = self.state[:2] if self.name != "sgd" else self.state
+        self.spans = []
+        for span, rate in zip(spans, rates, strict=True):
+            of_span = [moment[span] for moment in moments]
+            self.spans.append(Span(self.weights[span], self.grad[span], of_span, rate))
 
     def kept(self) -> Tensors:
         """A copy of its state, for the client's memory."""
@@ -86,45 +124,48 @@ class Optimizer:
         """One step along the gradient that is in the layout."""
         if self.clip_norm:
             cut_to_norm(self.grad, self.clip_norm)
-        if self.name == "sgd":
-            self._sgd_step()
-        else:
-            self._adam_step()
+        for index, span in enumerate(self.spans):
+            if self.name == "sgd":
+                self._sgd_step(span)
+                continue
+            if index:
+                self.state[-1].sub_(1)  # it counts a step of all spans once
+            self._adam_step(span)
 
-    def _adam_step(self) -> None:
-        mean, square, count = self.state
+    def _adam_step(self, span: Span) -> None:
+        mean, square = span.moments
         beta1, beta2 = BETAS
         step = adam if self.name == "adam" else adamw
         step(
-            [self.weights],
-            [self.grad],
+            [span.weights],
+            [span.grad],
             [mean],
             [square],
             [],
-            [count],
+            [self.state[-1]],
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
             eps=EPS,
             fused=True,
-            lr=self._rate,
+            lr=span.rate,
             weight_decay=self.decay,
             maximize=False,
         )
 
-    def _sgd_step(self) -> None:
+    def _sgd_step(self, span: Span) -> None:
         buffers: list[Tensor | None] = [None]
         if self.momentum:  # from zero: at first the gradient
-            buffers = [*self.state]
+            buffers = [*span.moments]
         sgd(
-            [self.weights],
-            [self.grad],
+            [span.weights],
+            [span.grad],
             buffers,
             momentum=self.momentum,
             dampening=0.0,
             nesterov=self.nesterov,
             fused=True,
-            lr=self._rate,
+            lr=span.rate,
             weight_decay=self.decay,
             maximize=False,
         )

@@ -44,8 +44,8 @@ class Training(Options):
         "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the "
         "default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay "
         "1e-2); more of it behind a colon: weight-decay=X, momentum=X and nesterov of sgd, clip=X "
-        "(largest norm of a step's gradient), keep (its state from round to round), such as "
-        "sgd:momentum=0.9,nesterov",
+        "(largest norm of a step's gradient), keep (its state from round to round), backbone=X "
+        "(its share of the learning rate), such as sgd:momentum=0.9,nesterov",
         Flag("NAME[:PART,...]", panel=OPTIMIZER, open=True),
     ] = "adam"
     lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN, COMMON] = 1e-3
@@ -95,6 +95,11 @@ class Training(Options):
         "keep the state of each client's optimizer between rounds, instead of a fresh one in each",
         Flag(typed="keep", panel=OPTIMIZER, within="optimizer"),
     ] = False
+    backbone: Annotated[
+        float,
+        "learning rate of the backbone, as a share of the classifier's, in (0, 1]",
+        Flag(panel=OPTIMIZER, within="optimizer", recorded="on"),
+    ] = 1.0
     schedule: Annotated[
         str,
         "of the learning rate over the rounds: constant, the default, cosine, or "

@@ -39,6 +39,7 @@ class Mixed(BesideTheGlobal):
     """Plain steps of the global track, each after a step of the client's part of the mixture."""
 
     cost = {"step": 2}
+    one_rate = True
     not_recorded = "the step of the client's own part has an optimizer of its own"
 
     alpha: Annotated[

@@ -161,6 +161,7 @@ class Local:
     images_in_loss_alone: bool = False
     # post_aggregate() adds to the model what corrects a mean of local models
     adds_to_mean: bool = False
+    one_rate: bool = False  # its arithmetic assumes one learning rate for all weights
     # why a GPU cannot replay a step for other clients: it waits, or reads a changing number
     not_recorded: str = ""
     recordable: bool = False  # of a class from outside fedcli: its steps can be recorded
@@ -248,6 +249,7 @@ class Aggregator:
     of_mean: bool = False
     # the model is a step of the server's own from the old one, and no mean of local models
     own_step: bool = False
+    one_rate: bool = False  # its arithmetic assumes one learning rate for all weights
     full_participation: bool = False  # the rule has no meaning when clients are absent
     # where each client trains by itself (--single-site), leaving it out is fair
     works_without_server: bool = False

@@ -63,6 +63,7 @@ class TwoTracks(BesideTheGlobal):
     """Plain steps of the global track, each after a proximal step of the personal one."""
 
     cost = {"step": 2}
+    one_rate = True
     not_recorded = "the personal step has an optimizer and a random stream of its own"
 
     strength: Annotated[

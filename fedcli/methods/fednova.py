@@ -38,6 +38,7 @@ class Normalized(Aggregator):
     """Average updates per local step."""
 
     cost = {}
+    one_rate = True
     needs = "scalars"
 
     def measure_local(self, net: Network, client: ClientRound) -> None:

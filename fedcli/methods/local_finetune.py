@@ -45,6 +45,7 @@ class Tuned(Local):
     """Plain local training; a tuned copy of the received model stays with the client."""
 
     cost = {"step": 1, "gradient": 1}
+    one_rate = True
 
     tune: Annotated[
         Literal["all", "head"],

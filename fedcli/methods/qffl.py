@@ -42,6 +42,11 @@ class QFair(WeighsBySums, LossBefore):
         Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"
     ] = "paper"
 
+    @property
+    def one_rate(self) -> bool:  # type: ignore[override]
+        """True where the step is divided by the learning rate."""
+        return self.rule == "original"
+
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         f = updates["loss_before"].double() + 1e-10  # [K] F_k
         weights = (f / f.max()) ** self.q

@@ -37,6 +37,7 @@ class Controlled(Local):
     """Steps along g + c - c_i."""
 
     cost = {"step": 1}
+    one_rate = True
 
     control: Annotated[
         Literal["weighted", "uniform"], "how clients count in c: as in the model, or all the same"

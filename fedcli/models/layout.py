@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from .network import frozen_parts
 
+BACKBONE = "backbone."  # begins the names of its tensors
+
 
 class Layout:
     """Where each exchanged tensor sits in theta, and the live vectors behind a network.
@@ -29,6 +31,7 @@ class Layout:
         grad: [T] live, their gradient.
         own_shapes: tensor name -> shape of what never leaves the client, [Q] in all.
         frozen: modules in which nothing trains.
+        backbone: spans of all_trainable that belong to the network's backbone; rest: to the others.
         own_start: [Q] what a client starts with in its first round, whatever the last client left
             in the net.
     """
@@ -59,6 +62,7 @@ class Layout:
         self.trainable = _numbers(weights)
         self.size = self.trainable + _numbers(buffers)
         self.weights = tuple(weights)
+        self.backbone, self.rest = _spans_by_part(own_weights | weights)
         self._all = torch.empty(_numbers(order), device=device)
         self._all_grad = torch.zeros(begin + self.trainable, device=device)
         self._bind(order)
@@ -140,6 +144,21 @@ class Layout:
         """theta [P], and personal numbers [Q] where given, as named tensors of their own shapes."""
         tensors = _named(theta, self.shapes)
         return tensors if personal is None else tensors | _named(personal, self.own_shapes)
+
+
+def _spans_by_part(weights: Mapping[str, Tensor]) -> tuple[list[slice], list[slice]]:
+    """The longest spans of flat weights that lie in the backbone, and those that do not."""
+    backbone: list[slice] = []
+    rest: list[slice] = []
+    end = 0
+    for name, tensor in weights.items():
+        spans = backbone if name.startswith(BACKBONE) else rest
+        begin = end
+        end += tensor.numel()
+        if spans and spans[-1].stop == begin:
+            begin = spans.pop().start
+        spans.append(slice(begin, end))
+    return backbone, rest
 
 
 def _numbers(tensors: Mapping[str, Tensor]) -> int:

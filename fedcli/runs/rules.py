@@ -134,6 +134,22 @@ def _freezes_beside_adapters(
     return "--freeze-backbone" if options.freeze_backbone else ""
 
 
+def _assumes_one_rate(
+    options: TrainOptions,
+    method: Method,
+    _body: Body,
+) -> str:
+    """The method or option that leaves the backbone no learning rate of its own."""
+    if options.backbone == 1:
+        return ""
+    local = method.local
+    if local.one_rate or method.aggregator.one_rate or local.freezes:
+        return method.name
+    if options.adapters:
+        return "--adapters"
+    return "--freeze-backbone" if options.freeze_backbone else ""
+
+
 def _prompts_lack_linear_head(
     _options: TrainOptions,
     method: Method,
@@ -270,6 +286,11 @@ RULES = (
         lambda o, *_: o.nesterov and not o.momentum,
         "nesterov needs a momentum",
         "write --optimizer sgd:momentum=0.9,nesterov",
+    ),
+    Rule(
+        _assumes_one_rate,
+        "{culprit} leaves the backbone no learning rate of its own",
+        "leave backbone={o.backbone} of --optimizer out",
     ),
     Rule(
         lambda o, *_: not noise(o) and changed(o, "dp_clip", "dp_delta"),

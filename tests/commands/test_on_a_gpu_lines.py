@@ -44,7 +44,7 @@ TRAINED = [
     "scaffold --personal --bn local --optimizer sgd:momentum=0.9,nesterov,keep --schedule cosine:warmup=1",
     "fedavg --dp client:1",
     "fedavg --dp image:1 --model cnn-gn",
-    "fedprox+fedadam --class-weights balanced --loss cross-entropy:smoothing=0.1 --optimizer clip=5",
+    "fedprox+fedadam --class-weights balanced --loss cross-entropy:smoothing=0.1 --optimizer clip=5,backbone=0.5",
     "group-dro --precision tf32 --eval-every 1",
     "fedavg --precision auto",
     "fedbn --single-site",

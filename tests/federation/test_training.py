@@ -33,6 +33,7 @@ EVERYTHING = replace(
     SGD,
     nesterov=True,
     clip_norm=0.5,
+    backbone=0.5,
     keep_optimizer=True,
     schedule="step:1:0.5",
     warmup=2,
@@ -338,3 +339,26 @@ def test_a_run_with_another_loss_says_so_in_its_label():
     assert (
         record._label(other) == "FedAvg, focal:2 loss, balanced class weights, 0.1 label smoothing"
     )
+
+
+@pytest.mark.parametrize("spec", METHODS)
+def test_a_method_of_one_learning_rate_refuses_a_smaller_one_of_the_backbone(spec):
+    method = resolve(spec)
+    if not (method.local.one_rate or method.aggregator.one_rate):
+        return
+    options = TrainOptions(spec, optimizer="sgd", backbone=0.5)
+    with pytest.raises(UsageError, match=f"{spec} leaves the backbone no learning rate"):
+        check(options)
+    check(replace(options, backbone=1.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "culprit"),
+    [
+        ({"freeze_backbone": True}, "--freeze-backbone"),
+        ({"adapters": "lora:8"}, "--adapters"),
+    ],
+)
+def test_a_backbone_that_does_not_train_has_no_learning_rate(options, culprit):
+    with pytest.raises(UsageError, match=f"{culprit} leaves the backbone"):
+        check(TrainOptions("fedavg", backbone=0.5, **options))

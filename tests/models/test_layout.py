@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from conftest import toy_net, toy_shard
@@ -67,6 +69,52 @@ def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum
         plain.step()
     expected = torch.cat([p.detach().reshape(-1) for p in other.parameters()])
     assert_close(layout.params, expected)
+
+
+@pytest.mark.parametrize("personal", [(), ("backbone.1.weight", "head.bias")])
+@pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)])
+def test_the_backbone_may_have_a_smaller_learning_rate(name, kind, personal):
+    net = toy_net(dropout=0.0)
+    other = toy_net(dropout=0.0)
+    layout = Layout(net, personal)
+    batch = next(toy_shard("north").in_order())
+    flat = Optimizer(layout, name)
+    training = Training(optimizer=name, lr=0.1, weight_decay=0.01, backbone=0.1)
+    flat.begin(replace(training, momentum=0.9 if name == "sgd" else 0.0))
+    groups = [
+        {"params": list(other.backbone.parameters()), "lr": 0.01},
+        {"params": list(other.head.parameters()), "lr": 0.1},
+    ]
+    plain = kind(groups, weight_decay=0.01, **({"momentum": 0.9} if name == "sgd" else {}))
+    for _ in range(3):
+        layout.zero_grad()
+        nn.functional.cross_entropy(net(batch.x), batch.y).backward()
+        flat.step()
+        plain.zero_grad()
+        nn.functional.cross_entropy(other(batch.x), batch.y).backward()
+        plain.step()
+    expected = dict(other.named_parameters())
+    for key, parameter in net.named_parameters():
+        assert_close(parameter, expected[key])
+    if name == "adam":
+        assert flat.kept()["optimizer_steps"] == 3
+
+
+def test_a_share_of_one_leaves_every_bit():
+    flats = []
+    for share in (1.0, 0.5):
+        net = toy_net(dropout=0.0)
+        layout = Layout(net)
+        batch = next(toy_shard("north").in_order())
+        flat = Optimizer(layout, "adam")
+        flat.begin(Training(lr=0.1, backbone=share))
+        layout.zero_grad()
+        nn.functional.cross_entropy(net(batch.x), batch.y).backward()
+        flat.step()
+        flats.append(layout.params.clone())
+    head = slice(layout.spans["head.weight"].start, None)
+    assert torch.equal(flats[0][head], flats[1][head])
+    assert not torch.equal(flats[0], flats[1])
 
 
 def test_personal_tensors_stay_out_of_theta_but_are_trained():
