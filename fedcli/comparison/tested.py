@@ -202,7 +202,10 @@ def order(
     reference_runs = systems[reference]
     _check((metric,), reference_runs)
     resampled_scores = Resamples(resamples or enough(len(others)), seed)
-    tests = [_test(reference_runs, systems[name], resampled_scores, score) for name in others]
+    tests = []
+    for done, name in enumerate(others, start=1):
+        console.status(f"tests of {metric} against {reference}: {done} of {len(others)}, {name}")
+        tests.append(_test(reference_runs, systems[name], resampled_scores, score))
     ps = holm([row.p for row, _ in tests])
     ps_seeds = holm([row.p_seeds for row, _ in tests])
     reference_test = Difference()

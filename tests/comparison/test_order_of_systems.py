@@ -110,6 +110,12 @@ def test_the_reference_comes_first_and_has_no_test(fedavg, fedheal):
     assert other.difference == expected
 
 
+def test_progress_names_the_method_and_the_score(fedavg, fedheal, caplog):
+    with caplog.at_level("INFO", logger="fedcli"):
+        ordered({"fedavg": [fedavg], "fedheal": [fedheal]}, "fedavg", "accuracy", "clean")
+    assert "tests of accuracy against fedavg: 1 of 1, fedheal" in caplog.messages
+
+
 def test_systems_without_a_common_seed_have_a_note_in_place_of_a_test(fedavg, other_seed, folder):
     logits = model(2.5, 3)
     second = heal(folder / "other-seed-2", logits, seed=10)
