@@ -5,7 +5,7 @@ from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS
-from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
+from fedcli.methods.mixins import StartsFromRun, LearnsFromTeacher
 from fedcli.reproduction import expand, raw, recipe
 from fedcli.reproduction.expand import read_seeds
 from fedcli.stages.train import resolved
@@ -30,7 +30,7 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
             or method.local.model
             or isinstance(method.local, LearnsFromTeacher)
         )
-        and not (isinstance(method.aggregator, ContinuesRun) or method.local.needs_two_classes)
+        and not (isinstance(method.aggregator, StartsFromRun) or method.local.needs_two_classes)
     }
     assert listed <= METHODS.keys()
     assert len(fits & listed) > 0.75 * len(fits)
