@@ -42,7 +42,9 @@ def frame(
     *,
     seed: Annotated[int, "of the draw of images"] = 0,
     most: Annotated[
-        int, "clients, and classes, that are shown, >= 1; up to half are noisy clients"
+        int,
+        "clients, and classes, that are shown, >= 1; noisy clients come first, but leave half of "
+        "the rows to others",
     ] = 10,
 ) -> DataFrame:
     """client, corruption ("" for none), class, image (its id). attrs hold the pixels.
@@ -56,7 +58,8 @@ def frame(
     clean = [client for client in parts_by_client if client not in hows]
     noisy = list(hows)
     half = (most + 1) // 2
-    clients = [*noisy[:half], *clean]
+    most_noisy = max(half, most - len(clean))
+    clients = [*noisy[:most_noisy], *clean]
     clients = clients[:most]
     classes = body["classes"][:most]
     lines = []
