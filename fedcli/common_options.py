@@ -57,7 +57,8 @@ Out = Annotated[Source | None, "folder of this result; default: a name under --w
 Seed = Annotated[int, "seed of every random number of this stage"]
 Seeds = Annotated[
     str | None,
-    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
+    "how many seeds, or which ones: 0,1, or 7, (with the comma) for one; default: a recipe's own, "
+    "else 0",
     Flag("N|SEED,..."),
 ]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]

@@ -81,6 +81,9 @@ def nearest(
     """
     names = sorted(names)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
+    if not close:
+        by_lower = {name.lower(): name for name in names}
+        close = [by_lower[name] for name in get_close_matches(word.lower(), by_lower, 1, 0.6)]
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names if listed is None else sorted(listed)) or 'none'}"

@@ -265,6 +265,9 @@ class Option:
             number = self.kind(value)
         except (ValueError, TypeError, OverflowError):
             hint = f"write for example {write.format(name=name, value=1)}"
+            for part in self.parts:
+                if part.shape == "switch":
+                    hint += f", or {write.format(name=name, value=part.word)}"
             sentence = f"{name}={value!r:.60} is not a number of type {self.kind.__name__}"
             raise UsageError(sentence, hint) from None
         if isinstance(number, float) and not math.isfinite(number):
@@ -311,6 +314,17 @@ class Option:
             sentence = f"--{self.typed} {typed!r:.60} has the unknown part {unknown[0]!r}"
             raise UsageError(sentence, nearest(unknown[0], names))
         return own_value, values
+
+    def with_part(self, word: str, value: Any, own_value: str) -> str:
+        """A text of this option with a part of this name, such as sgd:momentum=0.9.
+
+        own_value: of the option; "" for that of the example in its meaning, where it has one.
+        """
+        part = next(part for part in self.parts if word in (part.word, part.key))
+        if not own_value and self.flag.recorded:
+            example = re.search(r"such as (\S+):", self.meaning)
+            own_value = example[1] if example else ""
+        return self.joined(own_value, {part.name: value})
 
     def joined(self, value: Any, values: Mapping[str, Any]) -> str:
         """The text that divided() reads as this value and these of its parts."""
@@ -443,6 +457,15 @@ class Options:
             if getattr(self, part.name) != part.default:
                 raise UsageError(f"--{part.typed} is given twice", "give it once")
             object.__setattr__(self, part.name, values[part.name])
+        if values and not option.flag.recorded:
+            parts = [part for part in option.parts if part.name in values]
+            usual = {part.name: part.default for part in parts}
+            read = {
+                part.name: part.read(values[part.name], f"--{part.typed}", PART) for part in parts
+            }
+            if read == usual:
+                sentence = f"--{option.typed} {typed} changes nothing"
+                raise UsageError(sentence, f"leave --{option.typed} out, or give a value above 0")
         object.__setattr__(self, option.name, option.default if own_value == "" else own_value)
 
     @classmethod

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 import pytest
 
 from fedcli import options
-from fedcli.errors import UsageError
+from fedcli.errors import UsageError, nearest
+from fedcli.stages.options import PartitionOptions
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def test_the_text_of_an_option_may_hold_other_options(typed, same, words):
         ({"noise": "hospital:3"}, "--noise 'hospital:3' is not understood"),
         ({"noise": "client:much"}, "--noise client='much' is not a number"),
         ({"noise": "client"}, "--noise client lacks a value"),
+        ({"noise": "client:0"}, "--noise client:0 changes nothing"),
         ({"noise": "client:"}, "--noise client lacks a value"),
         ({"noise": "client:2,client=3"}, "--noise client is given twice"),
         ({"adapters": "lora:8:layers="}, "--adapters layers lacks a value"),
@@ -186,3 +188,16 @@ def test_the_text_of_an_option_may_hold_other_options(typed, same, words):
 def test_a_text_that_holds_wrong_options_is_refused(typed, sentence):
     with pytest.raises(UsageError, match=sentence):
         Parts(**typed)
+
+
+def test_a_number_that_a_word_may_replace_is_refused_with_the_word():
+    with pytest.raises(UsageError, match="--fedmrl='author' is not a number") as error:
+        PartitionOptions(fedmrl="author")
+    assert error.value.hint == "write for example --fedmrl 1, or --fedmrl authors"
+
+
+def test_the_nearest_name_is_the_same_in_capitals():
+    names = ["adam", "sgd", "FedAvg"]
+    assert nearest("SGD", names) == "did you mean 'sgd'?"
+    assert nearest("fedavg", names) == "did you mean 'FedAvg'?"
+    assert nearest("nosuch", names, ["sgd"]) == "known: sgd"

@@ -133,7 +133,7 @@ def facts_of(method: Any) -> Facts:
 def wants(method: Any) -> dict[str, str]:
     """Each thing that a method needs and FedAvg does not, and what that means."""
     from .. import options
-    from ..methods.mixins import ContinuesRun
+    from ..methods.mixins import StartsFromRun
 
     local = method.local
     server = method.aggregator
@@ -144,8 +144,8 @@ def wants(method: Any) -> dict[str, str]:
         needs["CLIP"] = "a CLIP network, such as --model clip-vit-b16"
     if local.needs_two_classes:
         needs["two classes"] = "a dataset with no more than two"
-    if isinstance(server, ContinuesRun):
-        needs["a finished run"] = "it continues one, as after --then"
+    if isinstance(server, StartsFromRun):
+        needs["a finished run"] = "it continues the one in --weights"
     if server.full_participation:
         needs["all clients"] = "no hospital may miss a round"
     if local.needs_one_label or server.needs_one_label:

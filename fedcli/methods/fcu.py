@@ -19,7 +19,8 @@ After `forget` such rounds the others train on without it, as in FedAvg.
     fedcli train fcu --weights RUN --set leave=NAME
 
 `fedcli audit` of both runs says what they still reveal about its images: the data are the same.
-Without a finished run in --weights nothing was learned that could be forgotten.
+Without a finished run of the same clients in --weights it is refused: nothing was learned that
+could be forgotten.
 How we differ, and why:
 - a round of the client is its local epochs; the code has 10 times 10 steps at a learning rate of
   1e-5.
@@ -48,7 +49,7 @@ from .contract import (
     Tensors,
 )
 from .helpers import average, features_of
-from .mixins import SubsetTraining
+from .mixins import StartsFromRun, SubsetTraining
 from .registry import register
 
 Leave = Annotated[str, "name of the client that leaves; by default the first one"]
@@ -92,7 +93,7 @@ class Unlearning(Local):
 
 
 @dataclass(frozen=True)
-class WithoutOne(SubsetTraining, Aggregator):
+class WithoutOne(StartsFromRun, SubsetTraining, Aggregator):
     """The model of the client that leaves, with frequencies of theta0; then the others' mean."""
 
     cost = {}

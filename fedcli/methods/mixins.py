@@ -115,9 +115,13 @@ class WeighsBySums:
         return self.number(client, ()) / sums[0]
 
 
-class ContinuesRun:
-    """Marks an Aggregator that starts from a finished run, whose last weights are in
-    memory["start_weights"] [N].
+class StartsFromRun:
+    """Marks an Aggregator that means nothing without a finished run of the same clients."""
+
+
+class ContinuesRun(StartsFromRun):
+    """Marks the Aggregator of a second stage, as after --then: the last weights of the run that it
+    starts from are in memory["start_weights"] [N].
     """
 
 

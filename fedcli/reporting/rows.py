@@ -286,7 +286,8 @@ def base_of(compared: Rows, reference: str) -> str:
     for row in reversed(compared):
         names |= dict.fromkeys((row.scores.method, row.scores.label, row.name), row.name)
     if reference not in names:
-        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
+        hint = nearest(reference, names, {row.name for row in compared})
+        raise UsageError(f"no row of the report is named {reference!r}", hint)
     return names[reference]
 
 

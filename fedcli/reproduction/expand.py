@@ -307,23 +307,25 @@ def _scaled(
 
 
 def read_seeds(text: str | None, usual: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds that "3" (the first three of the usual ones, counted on where there are fewer) or
-    "0,1" mean.
+    """The seeds that "3" (the first three of the usual ones, counted on where there are fewer),
+    "0,1", or "7," for one alone, mean.
 
     Empty where the text is None. Raises UsageError.
     """
     if text is None:
         return ()
-    words = [word.strip() for word in text.split(",")]
-    if words == ["0"] or not all(_is_seed(word) for word in words):
+    names_them = "," in text
+    words = [word.strip() for word in text.removesuffix(",").split(",")]
+    if text == "0" or not all(_is_seed(word) for word in words):
         raise UsageError(
             f"--seeds {text!r} is no number of seeds",
-            "write --seeds 3, or --seeds 0,1 for these two",
+            "write --seeds 3 for three, --seeds 0,1 for these two, or --seeds 7, (with the comma) "
+            "for one",
         )
     numbers = tuple(int(word) for word in words)
     if len(set(numbers)) < len(numbers):
         raise UsageError(f"--seeds {text} names a seed twice", "name each once")
-    if len(numbers) > 1:
+    if names_them:
         return numbers
     count = numbers[0]
     if count > MOST_SEEDS:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -41,6 +41,7 @@ from .shared import Sources, images
 
 # for measuring, after which kinds of training that are left count as the mean of the others
 MOST_SECONDS = 60.0
+SHARE = 0.05  # of the time that the cells will take, after which it is the same
 LEAST_SECONDS = 1.0  # for one kind
 STEPS = 10  # that measuring plays at least
 MOST_NAMED = 4  # kinds of training
@@ -123,8 +124,8 @@ def forecast(
     """Measure each kind of training once, on the first data it has; on other data its time goes
     with the images.
 
-    What cannot be measured is left out: its cells say why when they are run. keep: whether
-    measurements are written.
+    What cannot be measured is left out: its cells say why when they are run. keep: whether the
+    cells are run afterwards, so that measurements are written and take a SHARE of the time at most.
     """
     unlike = {cell.work: cell for cell in cells}
     planned = _planned(unlike.values(), sources, workplace)
@@ -134,21 +135,39 @@ def forecast(
     for kind, training in trainings:
         kinds[kind] = kinds.pop(kind, training)
     slow = _slow(kinds) if workplace.devices[0] == "cpu" else {}
+    if slow:
+        _say_reckoned(len(slow))
     quick = {kind: training for kind, training in kinds.items() if kind not in slow}
-    measured, estimates = _estimates(quick, len(slow), workplace, keep=keep)
-    seconds_of_image = {
-        kind: measurement.total_seconds / images(kinds[kind].source)
-        for kind, measurement in estimates.items()
-    }
-    seconds_of_image.update(slow)
-    if not seconds_of_image:
-        return Forecast(0, 0.0, 0, 0)
-    mean = sum(seconds_of_image.values()) / len(seconds_of_image)
-    seconds_of_cell = []
-    for kind, training in trainings:
-        if kind in seconds_of_image or kind not in measured:
-            seconds = seconds_of_image.get(kind, mean)
-            seconds_of_cell.append(seconds * images(training.source))
+
+    def predicted(measured: set[str], estimates: dict[str, Estimate]) -> list[float]:
+        """Seconds of each cell; of those whose kind was measured in vain none."""
+        seconds_of_image = dict(slow)
+        for kind, measurement in estimates.items():
+            count = images(kinds[kind].source)
+            seconds_of_image[kind] = measurement.total_seconds / count
+        if not seconds_of_image:
+            return []
+        mean = sum(seconds_of_image.values()) / len(seconds_of_image)
+        return [
+            seconds_of_image.get(kind, mean) * images(training.source)
+            for kind, training in trainings
+            if kind in seconds_of_image or kind not in measured
+        ]
+
+    def seconds_to_measure(measured: set[str], estimates: dict[str, Estimate]) -> float:
+        """Seconds that measuring may take in all, as far as the time of the cells is known."""
+        if not keep:
+            return MOST_SECONDS
+        processes = min(len(workplace.devices), len(trainings))
+        seconds = sum(predicted(measured, estimates)) / processes
+        return min(MOST_SECONDS, SHARE * seconds)
+
+    counts = Counter(kind for kind, _ in trainings)
+    by_count = sorted(quick, key=counts.__getitem__, reverse=True)
+    order = _in_turn({kind: quick[kind].plan for kind in by_count})
+    in_order = {kind: quick[kind] for kind in order}
+    measured, estimates = _estimates(in_order, workplace, seconds_to_measure, keep=keep)
+    seconds_of_cell = predicted(measured, estimates)
     peaks = [measurement.peak_bytes for measurement in estimates.values()]
     free = [measurement.free_bytes for measurement in estimates.values()]
     return Forecast(
@@ -173,26 +192,34 @@ def _slow(kinds: dict[str, PlannedTraining]) -> dict[str, float]:
 
 def _estimates(
     kinds: dict[str, PlannedTraining],
-    slow_count: int,
     workplace: Place,
+    seconds_to_measure: Callable[[set[str], dict[str, Estimate]], float],
     *,
     keep: bool,
 ) -> tuple[set[str], dict[str, Estimate]]:
     """The kinds of training that were measured, now or before, and the estimates of those that
-    could be."""
+    could be.
+
+    kinds: in the order in which they are measured, the first one in any case.
+    seconds_to_measure: (what this returns, so far) -> seconds that measuring may take in all.
+    """
     sources_by_kind = {kind: training.source for kind, training in kinds.items()}
     measurements = _Kept(workplace, sources_by_kind)
-    missing = [kind for kind in kinds if kind not in measurements.estimates]
-    new = _in_turn({kind: kinds[kind].plan for kind in missing})
-    fair_share = MOST_SECONDS / max(len(new), 1)
-    limit = max(LEAST_SECONDS, min(SECONDS, fair_share))
+    new = [kind for kind in kinds if kind not in measurements.estimates]
     begin = time.perf_counter()
-    _say_beforehand([kinds[kind].cell.row for kind in new], slow_count, limit)
     estimates = dict(measurements.estimates)
     measured = set(estimates)
+    is_announced = False
     for number, kind in enumerate(new, 1):
-        if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
+        spent = time.perf_counter() - begin
+        seconds_left = seconds_to_measure(measured, estimates) - spent
+        if number > 1 and seconds_left <= 0:
             break
+        rows = [kinds[later].cell.row for later in new[number - 1 :]]
+        limit = max(LEAST_SECONDS, min(SECONDS, seconds_left / len(rows)))
+        if not is_announced and limit * len(rows) > SILENT:
+            is_announced = True
+            _say_beforehand(rows, limit)
         training = kinds[kind]
         console.status(f"[{number}/{len(new)}] measuring a few steps of {training.cell.row}")
         measured.add(kind)
@@ -221,20 +248,20 @@ def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
     return sorted(plans, key=lambda kind: turn[kind])
 
 
-def _say_beforehand(rows: list[str], slow_count: int, limit: float) -> None:
-    seconds = len(rows) * limit
-    if seconds > SILENT:
-        kinds = f"{len(rows)} kinds of training"
-        if len(rows) <= MOST_NAMED:
-            kinds = console.listed(rows)
-        at_most = span(min(seconds, MOST_SECONDS))
-        console.say(f"measuring a few steps of {kinds}, {at_most} at most")
-    if slow_count:
-        kinds = console.counted(slow_count, "kind", "kinds")
-        console.say(
-            f"{kinds} of training with steps too long to measure: time by operations, at half the "
-            "matrix speed"
-        )
+def _say_beforehand(rows: list[str], limit: float) -> None:
+    kinds = f"{len(rows)} kinds of training"
+    if len(rows) <= MOST_NAMED:
+        kinds = console.listed(rows)
+    at_most = span(min(len(rows) * limit, MOST_SECONDS))
+    console.say(f"measuring a few steps of {kinds}, {at_most} at most")
+
+
+def _say_reckoned(slow_count: int) -> None:
+    kinds = console.counted(slow_count, "kind", "kinds")
+    console.say(
+        f"{kinds} of training with steps too long to measure: time by operations, at half the "
+        "matrix speed"
+    )
 
 
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:

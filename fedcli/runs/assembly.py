@@ -22,7 +22,7 @@ from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
 from ..methods.helpers import is_frozen
-from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
+from ..methods.mixins import ContinuesRun, StartsFromRun, WeighsGroups, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
@@ -79,17 +79,16 @@ def open_parent(plan: TrainOptions, method: Method) -> initial.ParentRun | None:
     Raises FedcliError, HashError where the method cannot use it.
     """
     parent_run = initial.open_parent(plan.weights)
-    if isinstance(method.aggregator, ContinuesRun) and parent_run is None:
+    if isinstance(method.aggregator, StartsFromRun) and parent_run is None:
         if plan.weights and not Path(plan.weights).exists():
             raise FedcliError(f"no such run: {plan.weights}", "give the folder of a finished run")
         sentence = f"{method.name} continues a finished run"
         if plan.weights:
             sentence += f", which {plan.weights} is not"
-        raise UsageError(
-            sentence,
-            f"fedcli train {method.name} --weights RUN, or "
-            f"fedcli train METHOD --then {method.name}",
-        )
+        hint = f"fedcli train {method.name} --weights RUN"
+        if isinstance(method.aggregator, ContinuesRun):
+            hint += f", or fedcli train METHOD --then {method.name}"
+        raise UsageError(sentence, hint)
     if parent_run and parent_run.body.get("single_site"):
         raise FedcliError(
             f"the clients of {parent_run.path} trained alone, so it has no global model",
@@ -142,11 +141,12 @@ def assemble(
         train = {only: shards.train[only]}
         val = {only: shards.val[only]}
         shards = replace(shards, roster=[only], train=train, val=val)
+    if parent_run and isinstance(method.aggregator, StartsFromRun):
+        initial.check_clients(parent_run, data)
     begun_with = {}
     if parent_run and isinstance(method.aggregator, ContinuesRun):
         begun_with = initial.server_memory(
             parent_run,
-            data,
             shards.roster,
             plan.device,
         )

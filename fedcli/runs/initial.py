@@ -21,6 +21,7 @@ AT_SITES = (
     "ask them by `evaluate --engine`; with the partition of one of them, evaluate takes --on, "
     "predict and export --data"
 )
+DATA = "corruption", "partition", "sites"  # manifests of a run's data
 # keys in which a site's images are as those of all others
 FORM = ("classes", "attributes", "size", "channels")
 
@@ -73,7 +74,7 @@ def take_head(
 
     Returns the reason where it does not fit, else "".
     """
-    data = manifest.read(data_of(parent_run.path, "corruption", "partition", "sites")).body
+    data = manifest.read(data_of(parent_run.path, *DATA)).body
     if data["classes"] != classes:
         return "the classifier starts anew, since the run before had other classes"
     parent_head = method_of(manifest.read(parent_run.path, "run")).local.head
@@ -133,21 +134,24 @@ def of_one_site(run: Path, images: Path) -> Path:
     return path
 
 
-def server_memory(
-    parent_run: ParentRun, data: Path, roster: list[str], device: str
-) -> dict[str, Tensor]:
-    """The parent run's last aggregation weights by roster row: start_weights float64 [N].
-
-    {} where not every client took part in that round. Raises FedcliError for another partition,
-    whose clients are others even where they have the same names; with and without corruption it is
-    the same.
+def check_clients(parent_run: ParentRun, data: Path) -> None:
+    """Raise FedcliError for another partition than the parent run's, whose clients are others even
+    where they have the same names; with and without corruption it is the same.
     """
-    parent_data = data_of(parent_run.path)
-    if _partition_hash(parent_data) != _partition_hash(data):
+    parent_data = data_of(parent_run.path, *DATA)
+    if _division(parent_data) != _division(data):
         raise FedcliError(
             f"{parent_run.path} was trained by other clients than those of {data}",
             f"leave the data out, or give what it was trained on: {parent_data}",
         )
+
+
+def server_memory(parent_run: ParentRun, roster: list[str], device: str) -> dict[str, Tensor]:
+    """The parent run's last aggregation weights by roster row: start_weights float64 [N].
+
+    {} where not every client took part in that round. Raises FedcliError for a run at sites.
+    """
+    data_of(parent_run.path)
     rounds = parent_run.path.parent / "rounds.jsonl"
     last_line = rounds.read_text(encoding="utf-8").splitlines()[-1]
     weights = json.loads(last_line)["weights"]
@@ -156,9 +160,10 @@ def server_memory(
     return {"start_weights": torch.tensor(weights, dtype=torch.float64, device=device)}
 
 
-def _partition_hash(data: Path) -> str:
-    """The hash of the partition behind a manifest, which tells one division from another."""
-    if manifest.read(data).kind != "partition":
+def _division(data: Path) -> str:
+    """The hash of the partition behind a manifest, or of the sites, which tells one division from
+    another."""
+    if manifest.read(data).kind == "corruption":
         data = data_of(data, "partition")
     return manifest.sha256(data)
 

@@ -18,7 +18,7 @@ from ..methods.losses import CLASS_WEIGHTS
 from ..methods.mixins import BalancedSampling, ContinuesRun, LearnsFromTeacher, LinearHeadOnly
 from ..methods.priors import OF_ALL
 from ..methods.registry import METHODS, Method, resolve
-from ..models.adapted import Adapters
+from ..models.adapted import ALL, Adapters
 from .train_options import TrainOptions
 
 LOSSES = ("cross-entropy", "focal")
@@ -278,9 +278,14 @@ RULES = (
         "or give a partition",
     ),
     Rule(
+        lambda o, *_: o.local_adapters == ALL and o.data and not Path(o.data).exists(),
+        "no such manifest, and no value of --local-adapters: {o.data}",
+        "write --local-adapters all, or low-rank adapters: --local-adapters lora:4 or svd-lora:4",
+    ),
+    Rule(
         lambda o, *_: o.momentum and o.optimizer != "sgd",
         "momentum needs the optimizer sgd",
-        "write --optimizer sgd:momentum={o.momentum}, or --optimizer sgd",
+        "write --optimizer sgd:momentum={o.momentum}, or with --over add --optimizer sgd",
     ),
     Rule(
         lambda o, *_: o.nesterov and not o.momentum,

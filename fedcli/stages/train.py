@@ -21,7 +21,7 @@ from ..federation.training import CLASSIFIER, FINE_TUNING, USUAL, idle
 from ..io.files import appending
 from ..labels import is_multi_label
 from ..methods import METHODS, resolve
-from ..methods.mixins import ContinuesRun
+from ..methods.mixins import ContinuesRun, StartsFromRun
 from ..methods.priors import OF_ALL
 from ..methods.registry import Method
 from ..options import path_of
@@ -146,18 +146,17 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
 
 
 def _continuing(options: TrainOptions, method: Method) -> TrainOptions:
-    """The options; of a second stage with the network and the data of the run that it continues."""
-    if not isinstance(method.aggregator, ContinuesRun):
+    """The options; with the network and the data of the run that the method continues."""
+    if not isinstance(method.aggregator, StartsFromRun):
         return options
     parent = open_parent(options.weights)
     if parent is None:
         return options
     model = options.model or parent.body["model"]["name"]
-    return replace(
-        options,
-        model=model,
-        data=options.data or data_of(parent.path),
-    )
+    data = options.data
+    if data is None and not options.sites:
+        data = data_of(parent.path)
+    return replace(options, model=model, data=data)
 
 
 def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:

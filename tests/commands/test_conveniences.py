@@ -301,6 +301,37 @@ def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, command
         assert err.count("warning:") <= 1
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("momentum = 0.9", 'optimizer = "sgd:momentum=0.9"'),
+        ('optimizer = "adamw"\nweight_decay = 0.1', 'optimizer = "adamw:weight-decay=0.1"'),
+        ("nesterov = true", 'optimizer = "sgd:nesterov"'),
+        ("dp-noise = 20", 'dp = "client:20"'),
+        ("smoothing = 0.1", 'loss = "smoothing=0.1"'),
+        ('layers = "qkv"', 'adapters = "lora:8:layers=qkv"'),
+    ],
+)
+def test_a_part_of_an_options_text_is_answered_with_the_line_to_write(
+    tmp_path, monkeypatch, text, line
+):
+    monkeypatch.chdir(tmp_path)
+    Path("fedcli.toml").write_text(f"[train]\n{text}", encoding="utf-8")
+    code, _, err = run("train", "fedavg")
+    assert code == 2
+    assert f"write {line}" in err
+    Path("fedcli.toml").write_text(f"[train]\n{line}", encoding="utf-8")
+    assert "has no flag" not in run("train", "fedavg")[2]
+
+
+@pytest.mark.parametrize("flag", ["--dp", "--adapters", "--optimizer"])
+def test_an_empty_text_is_not_taken_for_an_option_that_was_left_out(flag):
+    code, _, err = run("train", "fedavg", flag, "")
+    assert code == 2
+    assert f"{flag} is empty" in err
+    assert f"leave {flag} out" in err
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("away")])
 def test_what_is_no_file_of_options_is_said(tmp_path, monkeypatch, make):
     monkeypatch.chdir(tmp_path)

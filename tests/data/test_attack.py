@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from fedcli.data import manifest, shard
 from fedcli.data.corruption.attack import KINDS, Attack, make_attack, of_body
 from fedcli.data.manifest import Destination
-from fedcli.errors import FedcliError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.engines import open_engine
 from fedcli.methods import resolve
 
@@ -168,3 +168,16 @@ def test_what_is_attacked_once_is_not_attacked_again(tmp_path):
         attack = Attack("scale", 2.0)
         work = tmp_path / "work"
         make_attack(path, attack, Destination(work, None, ["attack"]), 1)
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.joint])
+def test_an_attack_on_honest_updates_needs_an_honest_client(tmp_path, kind):
+    source = make_chain(tmp_path)
+    to = Destination(tmp_path, None, ["attack"])
+    everyone = len(ROSTER)
+    for count, on in ((everyone, ()), (1, ROSTER)):
+        with pytest.raises(UsageError, match=f"{kind} is made of .* no client is honest") as error:
+            make_attack(source, Attack(kind, 1.0), to, count, on)
+        assert f"--clients {everyone - 1} at most" in error.value.hint
+    assert make_attack(source, Attack(kind, 1.0), to, everyone - 1).is_file()
+    assert make_attack(source, Attack("sign-flip", 1.0), to, everyone).is_file()

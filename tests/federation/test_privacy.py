@@ -96,6 +96,8 @@ def test_a_run_states_epsilon_and_delta(tmp_path):
         ({"dp_noise": -1.0}, "--dp client"),
         ({"dp_noise": 1.0, "dp_clip": 0.0}, "--dp clip"),
         ({"dp_noise": 1.0, "dp_delta": 1.0}, "--dp delta"),
+        ({"dp": "client:0"}, "--dp client:0 changes nothing"),
+        ({"dp": "image:0"}, "--dp image:0 changes nothing"),
         ({"dp_clip": 2.0}, "--dp clip has no effect without noise"),
     ],
 )

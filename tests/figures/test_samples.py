@@ -56,6 +56,17 @@ def test_a_seed_draws_the_images_and_clients_and_classes_left_out_change_none(co
     assert (merged["_merge"] == "both").all()
 
 
+def test_noisy_clients_leave_half_of_the_rows_to_others_where_there_are_any():
+    for noisy, expected in (
+        ("bcd", "bca"),
+        ("abcd", "abc"),
+        ("d", "dab"),
+        ("", "abc"),
+    ):
+        assert samples.shown(list("abcd"), list(noisy), 3) == list(expected)
+    assert samples.shown(list("abcd"), ["d"], 1) == ["d"]
+
+
 def test_counts_in_percent_are_shares_of_a_clients_images(corruption):
     table = counts.frame(corruption, percent=True)
     by_attribute = table.groupby(["attribute", "client"])["percent"].sum()

@@ -84,5 +84,6 @@ def test_the_numbers_are_in_json(reported):
 
 
 def test_a_reference_that_is_no_row_is_refused(runs):
-    with pytest.raises(UsageError, match="no row of the report"):
-        _ = report(runs, corrupt=["bias-field"], severity=["2"], against="fedopt").robustness
+    with pytest.raises(UsageError, match="no row of the report") as error:
+        _ = report(runs, corrupt=["bias-field"], severity=["2"], against="nosuch").robustness
+    assert error.value.hint == "known: FedAvg, FedProx"

@@ -43,15 +43,15 @@ def measured(monkeypatch):
     return limits
 
 
-def made(*lines):
+def made(*lines, keep=False):
     """The forecast of cells, each a kind of training on data."""
     cells = []
-    for line in lines:
+    for number, line in enumerate(lines):
         kind, data = line.split()
-        cells.append(SimpleNamespace(work=(kind, data), chain=(data,), train=kind, row=kind))
+        cells.append(SimpleNamespace(work=number, chain=(data,), train=kind, row=kind))
     sources = {(name,): Path(name) for name in IMAGES}
     workplace = Place(Path("work"))
-    return forecast.forecast(cells, sources, workplace)
+    return forecast.forecast(cells, sources, workplace, keep=keep)
 
 
 def test_each_kind_is_measured_once_and_goes_with_the_images(measured):
@@ -67,10 +67,26 @@ def test_each_kind_is_measured_once_and_goes_with_the_images(measured):
 def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monkeypatch):
     monkeypatch.setattr(forecast, "MOST_SECONDS", 40.0)
     total = made("a small", "b small", "d large", "e small", "f small")
-    assert measured == {"a": 8.0, "b": 8.0}  # a fifth each
+    assert measured == {"a": 8.0, "b": 15 / 4}  # a fifth, and a fourth of what is left
     expected = (5, 10 + 20 + 45 + 15 + 15)
     assert (total.cells, total.seconds) == expected
     assert total.sentence(1).endswith("(2 of 5 kinds of training measured)")
+
+
+def test_measuring_takes_a_small_share_of_the_time_that_it_predicts(measured):
+    """A clock of 25 seconds for each: 5 % of 400 seconds are over after one, of 600 after two."""
+    lines = ["b small", *["a small"] * 39, "e small"]
+    total = made(*lines, keep=True)
+    assert measured == {"a": 1.0}  # the commonest, quickly: nothing is known before
+    assert (total.cells, total.seconds, total.kinds) == (41, 410, (3, 1))
+    assert total.sentence(1).endswith("(1 of 3 kinds of training measured)")
+    measured.clear()
+    total = made(*lines, *["a large"] * 10, keep=True)
+    assert measured == {"a": 1.0, "b": pytest.approx((0.05 * 710 - 25) / 2)}
+    assert total.kinds == (3, 2)
+    measured.clear()
+    made(*["a large"] * 400, "b small", keep=True)
+    assert measured == {"a": 1.0, "b": 15.0}
 
 
 def test_each_method_is_measured_before_the_second_kind_of_any():
@@ -84,6 +100,10 @@ def test_each_method_is_measured_before_the_second_kind_of_any():
 def test_the_methods_that_are_measured_are_named(measured, capsys):
     made("a small", "b small")
     assert "measuring a few steps of a and b, 30 s at most" in capsys.readouterr().err
+    made(*["a large"] * 100, "b small", keep=True)
+    assert "measuring a few steps of b, 15 s at most" in capsys.readouterr().err
+    made(*["a small"] * 55, "b small", keep=True)
+    assert "at most" not in capsys.readouterr().err
 
 
 def test_what_cannot_be_measured_is_left_out(measured):

@@ -5,7 +5,7 @@ from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS
-from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
+from fedcli.methods.mixins import LearnsFromTeacher, StartsFromRun
 from fedcli.reproduction import expand, raw, recipe
 from fedcli.reproduction.expand import read_seeds
 from fedcli.stages.train import resolved
@@ -30,7 +30,7 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
             or method.local.model
             or isinstance(method.local, LearnsFromTeacher)
         )
-        and not (isinstance(method.aggregator, ContinuesRun) or method.local.needs_two_classes)
+        and not (isinstance(method.aggregator, StartsFromRun) or method.local.needs_two_classes)
     }
     assert listed <= METHODS.keys()
     assert len(fits & listed) > 0.75 * len(fits)
@@ -370,8 +370,10 @@ def test_a_number_of_seeds_takes_the_recipes_first():
     assert read_seeds("3", (0,)) == (0, 1, 2)
     result = read_seeds("4,7", (1, 2))
     assert result == (4, 7)
+    assert read_seeds("0,", (1, 2)) == (0,)
+    assert read_seeds("7,", (1, 2)) == (7,)
     assert read_seeds(None, (1, 2)) == ()
-    for text in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
+    for text in ("²", "0", "-1", ",", "1,,", "1,1", "9" * 30, "1000000"):
         with pytest.raises(UsageError, match="--seeds"):
             read_seeds(text, (0,))
 

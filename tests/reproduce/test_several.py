@@ -84,6 +84,10 @@ REFUSED_LINES = [
     (["fedavg", "fedheal", "--set", "tua=1"], "none of fedavg, fedheal has an option 'tua'"),
     (["fedavg", "--seeds", "2", "--seed", "1"], "--seed and --seeds exclude each other"),
     (["fedavg", "fedhel"], "did you mean 'fedheal'?"),
+    (
+        ["fedavg", "--adapters", "lora", "--local-adapters", "nonsense"],
+        "'nonsense' is no method, no manifest and no value of an option",
+    ),
     (["fedavg", "a.json", "b/c"], "a.json and b/c are two manifests"),
     (["--seeds", "2"], "which methods?"),
 ]
@@ -116,6 +120,8 @@ def test_a_path_is_data_and_a_word_is_a_method(tmp_path, monkeypatch):
         assert methods_and_data(words.split()) == (methods, data), words
     with pytest.raises(UsageError, match="are two manifests"):
         methods_and_data(["here", "fedavg", "x.json"])
+    with pytest.raises(UsageError, match="'gone' is no method, no manifest"):
+        methods_and_data(["here", "fedavg", "gone"])
 
 
 def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatch):

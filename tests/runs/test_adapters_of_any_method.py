@@ -216,6 +216,10 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
             {"adapters": "lora", "local_adapters": "all", "method": "ditto"},
             "ditto has its own rule for what stays",
         ),
+        (
+            {"adapters": "lora", "local_adapters": "all", "data": "nonsense"},
+            "no value of --local-adapters: nonsense",
+        ),
         ({"adapters": "lora", "then": "crt"}, "needs a backbone that --adapters does not train"),
     ],
 )

@@ -15,7 +15,8 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import ClientTask, run_client
 from fedcli.federation.state import read_tensors
-from fedcli.methods import resolve
+from fedcli.methods import METHODS, resolve
+from fedcli.methods.mixins import ContinuesRun, StartsFromRun
 from fedcli.models.layout import Layout
 from fedcli.runs import assembly
 from fedcli.runs.finished import load_mean_personal, load_model, logits, open_run, predict
@@ -191,6 +192,35 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     corrupted = make_chain(tmp_path, corrupted=True)
     plan = planned("crt", {}, TRAINING, 3, weights=str(start))
     assert train(corrupted, plan, work=tmp_path, out=None).is_file()
+
+
+FROM_A_RUN = [m.name for m in METHODS.values() if isinstance(m.aggregator, StartsFromRun)]
+
+
+@pytest.mark.parametrize("name", FROM_A_RUN)
+@pytest.mark.parametrize("weights", [None, "weights.pt"])
+def test_a_method_that_continues_a_run_is_refused_without_one(name, weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.pt").touch()
+    plan = planned(name, {}, TRAINING, 1, weights=weights)
+    with pytest.raises(UsageError, match=f"{name} continues a finished run") as error:
+        assembly.open_parent(plan, resolve(name))
+    assert f"fedcli train {name} --weights RUN" in error.value.hint
+    is_second_stage = isinstance(METHODS[name].aggregator, ContinuesRun)
+    assert ("--then" in error.value.hint) == is_second_stage
+
+
+def test_unlearning_needs_a_run_of_the_same_clients(tmp_path):
+    start = begun(tmp_path)
+    again = manifest.read(begun(tmp_path, "fcu", weights=str(start)))
+    assert again.body["start"]["method"] == "fedavg"
+    other = make_chain(tmp_path / "other")
+    body = json.loads(other.read_text())
+    body["body"]["scheme"] = "another"
+    other.write_text(json.dumps(body))
+    plan = planned("fcu", {}, TRAINING, 2, weights=str(start))
+    with pytest.raises(FedcliError, match="other clients"):
+        train(other, plan, work=tmp_path / "other", out=None)
 
 
 def test_a_second_stage_is_no_add_on():

@@ -178,8 +178,9 @@ def test_an_estimate_takes_the_arguments_of_train_and_writes_nothing(results):
 
 def test_what_cannot_be_is_said_in_python_as_in_the_shell(results):
     work, _, clients, _ = results
-    with pytest.raises(UsageError, match="momentum needs the optimizer sgd"):
+    with pytest.raises(UsageError, match="momentum needs the optimizer sgd") as error:
         fedcli.train("fedavg", clients, momentum=0.9, work=work)
+    assert "with --over add --optimizer sgd" in error.value.hint
     with pytest.raises(UsageError, match="--iid and --shards exclude each other"):
         fedcli.partition(results[1], iid=True, shards=2, work=work)
 

@@ -154,6 +154,9 @@ def _read(
             name = option.typed
             if value == "-" and option.path:
                 value = piped()
+        is_text = option.default == "" or option.parts
+        if value == "" and is_text and source == defaults.TYPED_HERE:
+            raise UsageError(f"{name} is empty", f"give a value, or leave {name} out")
         try:
             values[option.name] = option.read(value, name, FLAG)
         except UsageError as error:

@@ -15,7 +15,7 @@ Flag.access declares which options these are.
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +77,8 @@ def read(
         faults.append(Fault(unknown, hint == nearest(name, [name])))
     table = tables.get(name, {})
     if not is_of_package:
-        faults += [Fault(error, True) for error in _unknown_flags(name, table, flags)]
+        parts = {} if is_group(command) else _parts(command)
+        faults += [Fault(error, True) for error in _unknown_flags(name, table, flags, parts)]
     _end_or_warn(faults, forgiving)
     values = common | {key.replace("-", "_"): value for key, value in table.items()}
     values |= {option: os.environ[variable] for option, variable in _variables()}
@@ -113,12 +114,38 @@ def _unknown_key(key: str) -> UsageError:
     return UsageError(sentence, f"known: {', '.join(COMMON)}, or [COMMAND]")
 
 
-def _unknown_flags(name: str, table: Iterable[str], flags: Iterable[str]) -> Iterator[UsageError]:
-    """Errors on the keys of a table that are no flags of the command."""
+def _unknown_flags(
+    name: str, table: Mapping[str, Any], flags: Iterable[str], parts: Mapping[str, Option]
+) -> Iterator[UsageError]:
+    """Errors on the keys of a table that are no flags of the command.
+
+    parts: by name, the options whose texts hold them.
+    """
     spelt = [flag.replace("_", "-") for flag in flags]
-    for key in table:
-        if key.replace("_", "-") not in spelt:
-            yield UsageError(f"{FILE}: {name} has no flag {key!r}", nearest(key, spelt))
+    for key, value in table.items():
+        written = key.replace("_", "-")
+        if written in spelt:
+            continue
+        hint = nearest(key, spelt)
+        if written in parts:
+            option = parts[written]
+            own_value = table.get(option.word, "")
+            line = option.with_part(written, value, text(own_value))
+            hint = f'it is a part of --{option.word}: write {option.word} = "{line}"'
+        yield UsageError(f"{FILE}: {name} has no flag {key!r}", hint)
+
+
+def _parts(command: Any) -> dict[str, Option]:
+    """Parts of a command's options, by the names that they have in recipes and behind a colon ->
+    the option whose text holds them.
+    """
+    options: dict[str, Option] = getattr(command.callback, OPTIONS, {})
+    by_name = {}
+    for option in options.values():
+        for part in option.parts:
+            by_name[part.word] = option
+            by_name[part.key] = option
+    return by_name
 
 
 def _flags(command: Any) -> set[str]:
@@ -126,7 +153,7 @@ def _flags(command: Any) -> set[str]:
     may name code.
     """
     commands = [command]
-    if hasattr(command, "list_commands"):
+    if is_group(command):
         commands = [command.get_command(None, name) for name in command.list_commands(None)]
     flags = set()
     for each_command in commands:
@@ -134,6 +161,11 @@ def _flags(command: Any) -> set[str]:
             if parameter.param_type_name == "option" or parameter.nargs == 1:
                 flags.add(parameter.name)
     return flags
+
+
+def is_group(command: Any) -> bool:
+    """Tell whether a command has commands of its own."""
+    return hasattr(command, "list_commands")
 
 
 def origin(name: str) -> str:

@@ -17,10 +17,18 @@ def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
     for position, word in enumerate(words):
         is_method = _is_method(word, is_first=position == 0)
         (methods if is_method else paths).append(word)
+    missing = [path for path in paths if not (_is_path(path) or Path(path).exists())]
+    if len(paths) > 1 and missing:
+        sentence = f"{missing[0]!r} is no method, no manifest and no value of an option"
+        raise UsageError(sentence, "`fedcli train --help=all` lists the values of options")
     if len(paths) > 1:
         sentence = f"{paths[0]} and {paths[1]} are two manifests"
         raise UsageError(sentence, "train on one of them, then on the other")
     return methods, paths[0] if paths else None
+
+
+def _is_path(word: str) -> bool:
+    return word in ("", "-") or os.sep in word or word.endswith(".json")
 
 
 def _is_method(word: str, *, is_first: bool) -> bool:
@@ -31,7 +39,7 @@ def _is_method(word: str, *, is_first: bool) -> bool:
 
     if any(extensions.is_file(half) for half in word.split("+")):
         return True
-    if word in ("", "-") or os.sep in word or word.endswith(".json"):
+    if _is_path(word):
         return False
     try:
         resolve(word)

@@ -241,6 +241,9 @@ def make_attack(
         sentence = f"--clients {clients}, but there are 1 to {len(roster)}"
         raise UsageError(sentence, "--clients 1 is the last client")
     attackers = mixture.chosen(body, mixture.Who(clients / len(roster), on))
+    if kind.joint and len(attackers) == len(roster):
+        sentence = f"{attack.kind} is made of what the honest clients send, and no client is honest"
+        raise UsageError(sentence, f"--clients {len(roster) - 1} at most, or --kind sign-flip")
     attack = checked(attack, body["classes"], min(body["size"]))
     facts = {name: getattr(attack, name) for name in ("kind", "strength", "seed", *kind.own)}
     facts["clients"] = attackers

@@ -42,7 +42,9 @@ def frame(
     *,
     seed: Annotated[int, "of the draw of images"] = 0,
     most: Annotated[
-        int, "clients, and classes, that are shown, >= 1; up to half are noisy clients"
+        int,
+        "clients, and classes, that are shown, >= 1; noisy clients come first, but leave half of "
+        "the rows to others",
     ] = 10,
 ) -> DataFrame:
     """client, corruption ("" for none), class, image (its id). attrs hold the pixels.
@@ -53,11 +55,7 @@ def frame(
     body = read(source).body
     pool, parts_by_client, _ = holdings(source)
     hows = mixture.of_body(body)
-    clean = [client for client in parts_by_client if client not in hows]
-    noisy = list(hows)
-    half = (most + 1) // 2
-    clients = [*noisy[:half], *clean]
-    clients = clients[:most]
+    clients = shown(list(parts_by_client), list(hows), most)
     classes = body["classes"][:most]
     lines = []
     sheet: Rows = []
@@ -89,6 +87,14 @@ def frame(
     title = f"Images of each client: {dataset_of(source)}"
     table.attrs |= {"title": title, "caption": caption, "classes": classes, "sheet": sheet}
     return table
+
+
+def shown(roster: list[str], noisy: list[str], most: int) -> list[str]:
+    """At most so many clients: noisy ones, which leave half to others if there are any, first."""
+    clean = [client for client in roster if client not in noisy]
+    half = (most + 1) // 2
+    most_noisy = max(half, most - len(clean))
+    return [*noisy[:most_noisy], *clean][:most]
 
 
 def _drawn(
