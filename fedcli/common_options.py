@@ -47,9 +47,9 @@ FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "domain": "hospitals whose images look different, as from another scanner",
     "rare": "rare classes",
     "groups": "groups of patients, such as by sex or age",
-    "personal": "a model for each hospital beside the shared one",
+    "personal": "a model for each hospital in addition to the shared one",
     "drift": "hospitals with different classes, whose models drift apart; and plain baselines",
-    "large": "large pretrained networks, of which few numbers are trained",
+    "large": "large pretrained networks, with few trained parameters",
 }
 
 Work = Annotated[Source, "folder of all results", RESULTS]

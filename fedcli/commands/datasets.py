@@ -21,7 +21,7 @@ SampleFolder = Annotated[
 ]
 DownloadFolder = Annotated[
     Path | None,
-    "put its files there, where they are free to download",
+    "put its files there, if they are free to download",
     Flag("DIR", access="writes"),
 ]
 Files = Annotated[

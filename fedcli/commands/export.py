@@ -21,7 +21,7 @@ ModelFormat = Annotated[
     "the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'",
     Flag("safetensors|onnx|torchscript|torch.export"),
 ]
-Client = Annotated[str | None, "the model of this client, where clients have their own"]
+Client = Annotated[str | None, "the model of this client, if clients have their own"]
 Data = Annotated[
     Path | None,
     "of a run trained at sites: the partition of one of them",

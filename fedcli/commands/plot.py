@@ -25,13 +25,15 @@ SUFFIXES = ".png", ".svg", ".pdf", ".csv"
 RUNS = {  # what a figure is of -> help of its argument
     "runs": "runs, finished or not; default: {}; - reads stdin",
     "methods": "runs, finished or not; default: {}; - reads stdin",
-    "path": "a run, or a partition; default: the run under --work that played last; - reads stdin",
+    "path": (
+        "a run, or a partition; default: the run under --work that trained last; - reads stdin"
+    ),
     "data": "a partition or corruption, or a run of one; default: the newest under --work; - reads "
     "stdin",
     "system": "a run, or its scores; default: {}; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
-NEWEST = "the one under --work that played last"
+NEWEST = "the one under --work that trained last"
 EVERY = "all under --work"
 OF_EVERY_FIGURE = "work", "out", "force", "json"  # options of draw()
 Out = Annotated[

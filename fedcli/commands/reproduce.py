@@ -31,8 +31,8 @@ Fetch = Annotated[
 ]
 PlanOnly = Annotated[
     bool,
-    "say what it takes, without data: downloads and licences, hours on named devices, memory; run "
-    "nothing",
+    "show what it takes, without data: downloads and licences, hours on named "
+    "devices, memory; run nothing",
 ]
 EveryRecipe = Annotated[bool, "with --plan: of every recipe"]
 
@@ -206,7 +206,7 @@ def _paper(
     console.say(f"written: {page}")
     if failed:
         names = ", ".join(failed)
-        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {names}")
+        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not completed: {names}")
 
 
 def _play_all(
@@ -276,7 +276,7 @@ def _plan(
 
     hint = "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan"
     if not with_plan:
-        raise UsageError("--all says nothing without --plan", hint)
+        raise UsageError("--all has no effect without --plan", hint)
     if every_recipe == bool(options.recipe):
         raise UsageError("--plan needs a name, or --all", hint)
     files = list(recipes.names().values())

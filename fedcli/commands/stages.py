@@ -156,11 +156,12 @@ def train(
     """Train a method on the images of all clients.
 
     Several methods, seeds and values of --over are trained side by side on the cores, a run for
-    each. A run can be killed at any moment; the same command with --resume goes on and ends at the
-    same bytes. Several go on without it, and what is finished is not trained again.
+    each. A run can be killed at any moment; the same command with --resume continues it and ends
+    with the same bytes. With several methods, seeds or values, repeat the command: it continues,
+    and finished runs are kept.
 
-    With --over, the clients' validation images alone choose among the values where there are any,
-    and test scores are shown of the chosen value alone.
+    With --over, the clients' validation images choose among the values if there are any, and only
+    the chosen value's test scores are shown.
 
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set
     rule=paper; fedcli train fedavg fedheal fedism-plus --seeds 3; fedcli train fedism-plus --over
@@ -428,8 +429,8 @@ FigureFolder = Annotated[
 ]
 FigureNames = Annotated[
     Sequence[str],
-    "figures in place of the usual ones: all, or those with this text in their names, as roc; may "
-    "be repeated; without --figures into figures under --work",
+    "figures instead of the usual ones: all, or the ones with this text in their "
+    "names, such as roc; may be repeated; without --figures into figures under --work",
     Flag("TEXT"),
 ]
 CardFolder = Annotated[

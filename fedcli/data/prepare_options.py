@@ -42,8 +42,8 @@ class PrepareOptions(Options):
     _: KW_ONLY
     raw: Annotated[
         Source | None,
-        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and "
-        "where none of them is there a synthetic sample",
+        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or "
+        "NAME; if none of them exists, a synthetic sample",
         Flag(local=True, access="reads"),
         COMMON,
     ] = None
@@ -89,7 +89,7 @@ class PrepareOptions(Options):
     strict: Annotated[bool, "refuse unreadable images instead of skipping them", POOL] = False
     split_file: Annotated[
         Source | None,
-        "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split",
+        "CSV of image ids and parts, or a train.csv next to a test.csv, instead of --split",
         Flag(access="reads"),
     ] = None
     fold: Annotated[

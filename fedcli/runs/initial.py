@@ -145,7 +145,7 @@ def server_memory(
     parent_data = data_of(parent_run.path)
     if _partition_hash(parent_data) != _partition_hash(data):
         raise FedcliError(
-            f"{parent_run.path} was trained by other clients than those of {data}",
+            f"{parent_run.path} was trained by other clients than {data} has",
             f"leave the data out, or give what it was trained on: {parent_data}",
         )
     rounds = parent_run.path.parent / "rounds.jsonl"

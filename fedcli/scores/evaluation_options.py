@@ -53,8 +53,8 @@ class EvaluateOptions(Options):
     ] = ()
     on: Annotated[
         Source | None,
-        "score the test images of this dataset, partition or corruption manifest in place of the "
-        "run's own: another hospital, another dataset",
+        "score the test images of this dataset, partition or corruption manifest instead "
+        "of the run's own: another hospital, another dataset",
         Flag("MANIFEST", access="reads", marks=("tests", "at_hand")),
         COMMON,
     ] = None
@@ -102,7 +102,7 @@ class EvaluateOptions(Options):
     ] = ()
     cost: Annotated[
         float | None,
-        "with --clinical: also the threshold of least cost, where a missed image costs N false "
+        "with --clinical: also the threshold of least cost, if a missed image costs N false "
         "alarms, > 0",
     ] = None
     interval: Annotated[
@@ -120,7 +120,7 @@ class EvaluateOptions(Options):
     ] = None
     export: Annotated[
         str | None,
-        "also write the last round's predictions beside the scores, a row per image",
+        "also write the last round's predictions next to the scores, a row per image",
         Flag("csv", local=True, panel=OUTPUT, marks=("images",)),
         COMMON,
     ] = None
@@ -176,7 +176,7 @@ class PredictOptions(Options):
     ]
     _: KW_ONLY
     client: Annotated[
-        str | None, "the model of this client, where clients keep models of their own"
+        str | None, "the model of this client, if clients keep models of their own"
     ] = None
     data: Annotated[
         Source | None,
@@ -198,7 +198,7 @@ class PredictOptions(Options):
     ] = ()
     cost: Annotated[
         float | None,
-        "also the threshold of least cost, where a missed image costs N false alarms, > 0",
+        "also the threshold of least cost, if a missed image costs N false alarms, > 0",
     ] = None
     device: Device = "cpu"
     work: Work = WORK
@@ -328,9 +328,9 @@ class CompareOptions(Options):
     stage: ClassVar[str] = "compare"
     runs: Annotated[
         Sequence[Source],
-        "two names or methods, of which the newest runs that can be compared are taken; or runs, "
-        "scores or folders of runs, of two systems: a method in one setting, with one seed or "
-        "several; default: all runs under --work",
+        "two names or methods, to compare their newest comparable runs; or runs, scores "
+        "or folders of runs of two systems (a method in one setting, with one seed or "
+        "several); default: all runs under --work",
         RUNS,
     ] = ()
     _: KW_ONLY

@@ -72,7 +72,10 @@ class PartitionOptions(Options):
     ] = ()
     portion: Annotated[
         float | None,
-        "with --by: FedHEAL's clients, evenly over the values, each with this portion of its own",
+        (
+            "with --by: FedHEAL's clients, evenly over the values, each with this portion of "
+            "its value's images"
+        ),
         SCHEME,
     ] = None
     fedism: Annotated[
@@ -167,10 +170,10 @@ class CorruptOptions(Options):
     _: KW_ONLY
     change: Annotated[
         str | None,
-        "of labels: symmetric, to any other class, which is the default; pair, to the next class; "
-        "asymmetric, as --flip says; of clients, data: label-flip, image-swap or backdoor, or "
-        "updates: scale, sign-flip, noise or constant, or alie, ipm or min-max, which see those "
-        "of all clients",
+        "of labels: symmetric, to any other class, which is the default; pair, to the "
+        "next class; asymmetric, by --flip; of clients, data: label-flip, image-swap or "
+        "backdoor, or updates: scale, sign-flip, noise or constant, or alie, ipm or "
+        "min-max, which see the updates of all clients",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
@@ -207,8 +210,8 @@ class CorruptOptions(Options):
     ] = None
     match: Annotated[
         str | None,
-        "in place of a kind: the change that makes these clients' images as noisy as this one's, "
-        "or alike in --quality",
+        "instead of a kind: change these clients' images until they are as noisy as this "
+        "client's, or match it in --quality",
         Flag("CLIENT"),
     ] = None
     quality: Annotated[

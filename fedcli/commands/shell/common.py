@@ -57,8 +57,7 @@ def refuse_broken(sentences: Sequence[str]) -> None:
     for sentence in sentences[:-1]:
         console.fail(sentence)
     if sentences:
-        hint = "the results are written; this is what --fail-if was asked for"
-        raise LimitError(sentences[-1], hint)
+        raise LimitError(sentences[-1], "all results are written and printed")
 
 
 def refuse_sealed(out: Path, *, folder: bool = False) -> None:
