@@ -69,11 +69,11 @@ def inspect(
 ) -> None:
     """Show and verify a dataset, partition or run.
 
-    The hashes of its files and of all that it was made from are checked first; the exit code is 3
+    First the hashes of its files and of everything it was made from are checked; the exit code is 3
     if one differs.
 
-    For a dataset and a partition also which patients, lesions or identical images train and test
-    share, how many images are of nearly one colour, and how many are identical to another image of
+    For a dataset or partition it also shows the patients, lesions and identical images that train
+    and test share, and counts images of nearly one colour and images identical to another one of
     their part.
     """
     if by and not quality:

@@ -29,7 +29,7 @@ def open(  # noqa: A001 - the name of its command
 ) -> None:
     """Open the page of a report in a browser.
 
-    The path of the page is printed. Without a terminal or a screen it is printed alone.
+    The path of the page is printed. Without a terminal or a screen the page is not opened.
 
     Examples: fedcli open; fedcli open fedcli-demo
     """

@@ -100,8 +100,8 @@ class Figures(TyperGroup):
 def plot() -> None:
     """Draw a figure of runs, such as learning curves.
 
-    Others show which client holds which images, what models learned and how often they are right.
-    Each has its own help.
+    Other figures show the images of each client, what models learned, and how good they are. Each
+    has its own help.
 
     Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out
     losses.svg; fedcli plot sweep --over q --version corrupted; fedcli plot landscape

@@ -47,9 +47,9 @@ def reproduce(
     json: Annotated[o.Json, COMMON] = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table, or play a recipe of your own.
+    """Reproduce a published table, or run your own recipe.
 
-    Every cell is trained and scored, and printed beside the published number.
+    Every cell is trained, scored, and printed next to the published number.
 
     A cell is a row on one data set with one seed. You can stop the command at any moment; the same
     command continues, and finished cells are kept. Started again while it runs, here or on another
@@ -57,8 +57,8 @@ def reproduce(
     Without --raw, --scale smoke runs on synthetic samples, in seconds; with --raw it prepares the
     whole folder first, as the other scales do.
 
-    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them. An
-    experiment of your own is a file as recipes/README.md describes it.
+    The name of a paper, such as fedheal, runs all its recipes and writes one page about them. Your
+    own experiment is a file in the format of recipes/README.md.
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2;
     fedcli reproduce fedheal-table2 --scale smoke; fedcli reproduce fedheal --plan;

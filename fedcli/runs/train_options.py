@@ -100,10 +100,10 @@ class TrainOptions(Training):
     ] = False
     adapters: Annotated[
         str,
-        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, "
-        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network; behind it :layers=NAMES, "
-        "the layers that get low-rank adapters, by the ends of their names, such as "
-        "lora:8:layers=qkv,proj; default: all",
+        "freeze the network and train adapters in it, and its classifier: lora, "
+        "lora:RANK, lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network; then "
+        ":layers=NAMES, the layers that get low-rank adapters, by the ends of their "
+        "names, such as lora:8:layers=qkv,proj; default: all",
         Flag("KIND", panel=NETWORK, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[
@@ -176,7 +176,7 @@ class TrainOptions(Training):
         EXECUTION,
     ] = None
     min_clients: Annotated[
-        int, "least number of sites that must answer in a round, >= 0; 0: all", AT_SITES
+        int, "smallest number of sites that must answer in a round, >= 0; 0: all", AT_SITES
     ] = 0
     checkpoint_every: Annotated[
         int,
@@ -194,7 +194,7 @@ class TrainOptions(Training):
     ] = None
     resume: Annotated[
         bool,
-        "go on with an unfinished run; without METHOD: the newest one, or the one in --out",
+        "continue an unfinished run; without METHOD: the newest one, or the one in --out",
         AGAIN,
         COMMON,
     ] = False

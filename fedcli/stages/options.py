@@ -96,7 +96,7 @@ class PartitionOptions(Options):
     ] = False
     clients_file: Annotated[
         Source | None,
-        "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
+        "the images of each client: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
         SCHEME_FILE,
         COMMON,
     ] = None
@@ -107,11 +107,14 @@ class PartitionOptions(Options):
     ] = None
     order_file: Annotated[
         Source | None,
-        "the train.csv whose rows an .npy or --fedism means; default: training images by class",
+        (
+            "the train.csv to whose rows an .npy or --fedism refers; default: training "
+            "images by class"
+        ),
         SCHEME_FILE,
     ] = None
     keep_units: Annotated[
-        bool, "whole patients or lesions to a client, in the random schemes", SCHEME
+        bool, "give whole patients or lesions to a client, in the random schemes", SCHEME
     ] = False
     scheme: Annotated[
         str | None,
@@ -183,8 +186,8 @@ class CorruptOptions(Options):
     ] = None
     flip: Annotated[
         Mapping[str, object],
-        "of asymmetric labels, and of clients that flip labels: the class that is changed, and to "
-        "which; may be repeated",
+        "for asymmetric labels, and clients that flip labels: the class that is changed, "
+        "and to which; may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
     clients: Annotated[
