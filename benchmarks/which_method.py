@@ -418,10 +418,10 @@ def answer() -> str:
             f"No method is shown to beat FedAvg over seeds: no federation has {ENOUGH} of them yet"
         )
     least = NUMBERS[min(len(seeds(recipe_of(name))) for name in several())]
-    begin = f"Over {least} seeds"
+    begin = f"With {least} seeds"
     where = f" on each of the {count} federations"
     if len(names) < len(probes()):
-        begin += f", played on {NUMBERS[len(names)]} of {count} federations,"
+        begin += f" on {NUMBERS[len(names)]} of {count} federations,"
         where = " on each of them" if len(names) > 1 else ""
     everywhere = set.intersection(*names)
     if len(names) > 1 and not set.union(*names):

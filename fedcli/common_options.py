@@ -47,9 +47,9 @@ FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "domain": "hospitals whose images look different, as from another scanner",
     "rare": "rare classes",
     "groups": "groups of patients, such as by sex or age",
-    "personal": "a model for each hospital beside the shared one",
+    "personal": "a model for each hospital in addition to the shared one",
     "drift": "hospitals with different classes, whose models drift apart; and plain baselines",
-    "large": "large pretrained networks, of which few numbers are trained",
+    "large": "large pretrained networks, with few trained parameters",
 }
 
 Work = Annotated[Source, "folder of all results", RESULTS]
@@ -64,7 +64,7 @@ Seeds = Annotated[
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", Flag(local=True, panel=MACHINE, marks=("second",))]
 Timeout = Annotated[
-    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", AT_SITES
+    float, "seconds to wait for a site that sends no heartbeat, >= 0; 0: no limit", AT_SITES
 ]
 Wait = Annotated[
     bool, "wait if another process makes the same result, instead of failing", EXECUTION
@@ -104,9 +104,9 @@ Groups = Annotated[
 ]
 Shots = Annotated[
     str | None,
-    "show the mean recall of the head (classes with more than UPPER training images of all "
-    "clients), the tail (fewer than LOWER) and the medium ones between; 700,70 as in the Fed-MAS "
-    "paper suits thousands of images: where a group is empty, a note suggests thresholds that "
-    "fill it",
+    "show the mean recall of the head (classes with more than UPPER training images "
+    "of all clients), the tail (fewer than LOWER) and the medium ones between; "
+    "700,70 as in the Fed-MAS paper suits thousands of images: if a group is empty, "
+    "a note suggests thresholds that fill it",
     Flag("UPPER,LOWER", panel="Data", marks=("images",)),
 ]

@@ -302,7 +302,7 @@ class Option:
                     raise UsageError(f"--{self.typed} {word} is given twice", "give it once")
                 if last not in switches and not value:
                     hint = f"write for example --{self.typed} {word}=1"
-                    raise UsageError(f"--{self.typed} {word} lacks a value", hint)
+                    raise UsageError(f"--{self.typed} {word} needs a value", hint)
                 values[last] = value if equals else True
             elif last in texts and not equals:
                 values[last] += f",{item}"
@@ -496,7 +496,7 @@ class Options:
             if option.default is not MISSING or key in chosen:
                 continue
             if not option.optional:
-                sentence = f"{cls.stage} lacks {option.flag.metavar or option.typed}"
+                sentence = f"{cls.stage} needs {option.flag.metavar or option.typed}"
                 raise UsageError(sentence, f"give {option.meaning}")
             chosen[key] = None
         return cls(**chosen)

@@ -178,11 +178,11 @@ def test_the_text_of_an_option_may_hold_other_options(typed, same, words):
         ({"optimizer": "sgd:keep", "keep_state": True}, "--optimizer keep is given twice"),
         ({"noise": "hospital:3"}, "--noise 'hospital:3' is not understood"),
         ({"noise": "client:much"}, "--noise client='much' is not a number"),
-        ({"noise": "client"}, "--noise client lacks a value"),
+        ({"noise": "client"}, "--noise client needs a value"),
         ({"noise": "client:0"}, "--noise client:0 changes nothing"),
-        ({"noise": "client:"}, "--noise client lacks a value"),
+        ({"noise": "client:"}, "--noise client needs a value"),
         ({"noise": "client:2,client=3"}, "--noise client is given twice"),
-        ({"adapters": "lora:8:layers="}, "--adapters layers lacks a value"),
+        ({"adapters": "lora:8:layers="}, "--adapters layers needs a value"),
     ],
 )
 def test_a_text_that_holds_wrong_options_is_refused(typed, sentence):

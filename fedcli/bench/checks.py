@@ -101,7 +101,7 @@ class Subject:
 
 def keeps_the_contract(subject: Subject) -> None:
     """Three rounds can be played: hooks return and keep what the contract says."""
-    _refuse_unless(len(subject.rounds) == ROUNDS, "not every round was played")
+    _refuse_unless(len(subject.rounds) == ROUNDS, "not every round was trained")
 
 
 def is_finite(subject: Subject) -> None:

@@ -57,7 +57,9 @@ def measure(federation: PlannedFederation, seconds: float) -> dict[str, Any] | N
             copied = copy_speed(plan.device)
         operations, moved = cost(federation)
     except torch.cuda.OutOfMemoryError:
-        console.say("no line on speed: beside this training the GPU has no memory to measure it in")
+        console.say(
+            "speed is not measured: next to this training the GPU has no memory left for it"
+        )
         return None
     return {
         "flops_per_image": operations,

@@ -227,7 +227,8 @@ def root(
 ) -> None:
     """Fair federated learning on medical images.
 
-    The way to a table: prepare, partition, corrupt, train, report. Try `fedcli demo` first.
+    Five commands lead to a table: prepare, partition, corrupt, train, report. Try `fedcli demo`
+    first.
     """
     context.with_resource(extensions.allowed(code or []))
     if log_file:

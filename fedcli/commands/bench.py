@@ -34,7 +34,7 @@ def bench(
     device: Device = "cpu",
     json: o.Json = False,
 ) -> None:
-    """Time methods beside a plain PyTorch loop.
+    """Time methods against a plain PyTorch loop.
 
     With --device cuda and no --method, training of four networks is timed on the GPU instead: step
     by step, recorded and compiled. Comparisons with other frameworks are scripts in the checkout's

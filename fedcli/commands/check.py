@@ -32,10 +32,10 @@ def check(
 
     A method is trained on toy images, alone and in a pair with a method of fedcli.
 
-    Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class,
-    half of the clients, and what the hooks return. Of a corruption: the same bytes for the same
-    seed; shape, type and range; severities that rise. The exit code is 1 where something does not
-    hold.
+    Checked for a method: finite numbers, a difference from FedAvg, resuming to the bit, any order
+    of clients, one image, an absent class, half of the clients, and what the hooks return. For a
+    corruption: the same bytes for the same seed; shape, type and range; rising severities. The exit
+    code is 1 if a check fails.
 
     Examples: fedcli check fedprox --alone; fedcli check hair
     """

@@ -15,11 +15,10 @@ def compare(
 ) -> None:
     """Compare the scores of two methods with tests.
 
-    Their settings are compared first, then their scores, and then it is said what follows from the
-    difference.
+    First their settings are compared, then their scores; conclusions follow.
 
-    Runs that differ in nothing but the seed are one system. The first run's system is A;
-    differences are B - A. A run that has no scores yet is evaluated first.
+    Runs that differ only in the seed count as one system. The first run's system is A; differences
+    are B - A. A run without scores is evaluated first.
 
     Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-*
     fedcli-work/runs/fedheal-*
@@ -51,10 +50,10 @@ def compare(
 def audit(options: AuditOptions, json: Json = False) -> None:
     """Measure what a run's models give away about its patients.
 
-    Three attacks are made on the last models: which images were trained on, by their loss and, with
-    --shadow, by LiRA; which hospital an image is of; and images from the gradient of one batch.
-    Beside them stands what the run's differential privacy allows. The page of `fedcli report` has a
-    section on it.
+    The last models are attacked: which images were trained on, by their loss and, with --shadow, by
+    LiRA; which hospital an image comes from; and images from the gradient of one batch. The results
+    are shown next to the bounds of the run's differential privacy. The page of `fedcli report` has
+    a section on them.
 
     Example: fedcli audit RUN --batch 2 --iterations 2000
     """

@@ -22,8 +22,8 @@ MORE = (
 def corruptions(name: One = None, json: Json = False) -> None:
     """List the kinds of `fedcli corrupt`, by modality.
 
-    With the name of a modality its kinds are shown; with that of a kind its five severities, what
-    it does to colour and grey images, and of whom its definition is.
+    The name of a modality shows its kinds. The name of a kind shows its five severities, what it
+    does to colour and grey images, and the source of its definition.
 
     Examples: fedcli corruptions dermoscopy; fedcli corruptions hair
     """

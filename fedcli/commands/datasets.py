@@ -21,7 +21,7 @@ SampleFolder = Annotated[
 ]
 DownloadFolder = Annotated[
     Path | None,
-    "put its files there, where they are free to download",
+    "put its files there, if they are free to download",
     Flag("DIR", access="writes"),
 ]
 Files = Annotated[
@@ -47,11 +47,11 @@ def datasets(
 ) -> None:
     """List the datasets, or show or download one.
 
-    Of one dataset: the files it needs, attributes, licence and where to get it.
+    For one dataset: the files it needs, attributes, licence and where to get it.
 
-    --download says how much it is, asks for the licence to be accepted, goes on where it broke off,
-    and checks every file by its published hash, or by that of the first download where nobody
-    publishes one.
+    --download shows the size, asks you to accept the licence, continues an interrupted download,
+    and checks every file by its published hash, or by the hash of the first download if none is
+    published.
 
     Example: fedcli prepare isic2018 --raw $(fedcli datasets isic2018 --make-sample sample)
     """

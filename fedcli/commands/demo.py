@@ -29,7 +29,8 @@ def demo(
     The images are head CT slices of four hospitals, one of them with a noisy scanner. Models are
     scored on clean and corrupted images and by race and sex, in about a minute.
 
-    Nothing is downloaded. Bleeds of two groups are drawn fainter, so there is a disparity to find.
+    Nothing is downloaded. Bleeds are drawn fainter in two groups, so that there is a disparity
+    between groups.
     """
     from ..data.sources import card
     from ..reporting import writers

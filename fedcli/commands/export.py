@@ -21,7 +21,7 @@ ModelFormat = Annotated[
     "the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'",
     Flag("safetensors|onnx|torchscript|torch.export"),
 ]
-Client = Annotated[str | None, "the model of this client, where clients have their own"]
+Client = Annotated[str | None, "the model of this client, if clients have their own"]
 Data = Annotated[
     Path | None,
     "of a run trained at sites: the partition of one of them",
@@ -44,8 +44,8 @@ def export(
 ) -> None:
     """Write the model of a run for other programs.
 
-    It is checked against `fedcli predict` before it is kept; a .json beside it says how its images
-    are prepared. `fedcli site job` writes jobs of NVFlare and Flower.
+    The written model is checked against `fedcli predict`; a .json next to it describes how to
+    prepare images. `fedcli site job` writes jobs of NVFlare and Flower.
 
     Examples: fedcli export RUN --format safetensors; fedcli export model RUN --format onnx -o model
     """

@@ -50,10 +50,10 @@ Power = Annotated[
 ]
 Quality = Annotated[
     bool,
-    "also noise, sharpness, contrast and more of each client's training images, and who stands "
-    "out; the path may be a folder of sites' descriptions",
+    "also noise, sharpness, contrast and more of each client's training images, and "
+    "which client stands out; the path may be a folder of sites' descriptions",
 ]
-By = Annotated[str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE]
+By = Annotated[str | None, "with --quality: an attribute, or class, instead of clients", ATTRIBUTE]
 Everything = Annotated[bool, "options, hashes and files too", Flag(typed="all")]
 
 
@@ -69,11 +69,11 @@ def inspect(
 ) -> None:
     """Show and verify a dataset, partition or run.
 
-    The hashes of its files and of all that it was made from are checked first; the exit code is 3
+    First the hashes of its files and of everything it was made from are checked; the exit code is 3
     if one differs.
 
-    For a dataset and a partition also which patients, lesions or identical images train and test
-    share, how many images are of nearly one colour, and how many are identical to another image of
+    For a dataset or partition it also shows the patients, lesions and identical images that train
+    and test share, and counts images of nearly one colour and images identical to another one of
     their part.
     """
     if by and not quality:
@@ -220,7 +220,7 @@ def _histograms(facts: Facts, by: str) -> "Histograms":
         sentence = f"--quality is about images, not about {_kind(facts)}"
         raise UsageError(sentence, GIVE_DATA)
     if by:
-        sentence = "--by needs the images, and a site tells of all its images together"
+        sentence = "--by needs the images, and a site describes all its images together"
         raise UsageError(sentence, "leave --by out")
     return quality_by_site.of_descriptions(path if path.is_dir() else path.parent)
 
@@ -411,4 +411,4 @@ def _checked(path: Path) -> str:
             if above.is_file() and name in manifest.read(above).files:
                 manifest.verify(above)
                 return f"verified by {above.name}"
-    return "not checked: no manifest beside it lists this file"
+    return "not checked: no manifest in its folder lists this file"

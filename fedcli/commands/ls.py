@@ -43,16 +43,14 @@ Entry = dict[str, Any]
 def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     """List datasets, partitions, corruptions and runs.
 
-    They are those under --work, runs with their seed, rounds and main score.
+    The list has everything under --work, runs with their seed, rounds and main score.
 
-    The score is the newest evaluation's mean over the last five rounds, of clean and corrupted
-    images where a run has both. Where the clients have validation images, it is that of the round
-    that is best on these, and no test score.
-    - stands for a run that was not evaluated. "what differs" names the options in which a method's
-      runs differ.
-    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic
-    sample or from generated images. With --json numbers are numbers, and "rounds_played" is below
-    "rounds" in an unfinished run.
+    The score is the newest evaluation's mean over the last five rounds, over clean and corrupted
+    images if a run has both. If the clients have validation images, it is the validation score of
+    the best round, not a test score. - means that a run was not evaluated. "what differs" names the
+    options in which a method's runs differ. An unfinished run shows the rounds trained so far. The
+    column "data" marks what was made from a synthetic sample or from generated images. With --json
+    numbers are numbers, and in an unfinished run "rounds_played" is smaller than "rounds".
     """
     entries = listed(work)
     if json:

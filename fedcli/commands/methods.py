@@ -32,7 +32,7 @@ def methods(
 ) -> None:
     """List the methods by purpose, or show one.
 
-    Of one method: the paper, how the code differs from it, what it can be trained with, its
+    For one method: its paper, how the code differs from it, what it can be trained with, and its
     options.
 
     Examples: fedcli methods --for groups; fedcli methods fedheal

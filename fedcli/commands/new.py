@@ -40,8 +40,8 @@ def new(
 ) -> None:  # the current folder
     """Write a template for code of your own.
 
-    It is a method, dataset, partition scheme, network, metric or corruption that works as it
-    stands, with a test beside it.
+    It is a method, dataset, partition scheme, network, metric or corruption that works unchanged,
+    with a test.
 
     Example: fedcli new method my-rule
     """

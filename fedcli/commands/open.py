@@ -17,8 +17,8 @@ WRITE = "write one with `fedcli report --format html`, or with `fedcli demo`"
 DISPLAYS = "DISPLAY", "WAYLAND_DISPLAY"  # one of them is set where Linux has a screen
 Page = Annotated[
     Path | None,
-    "a page, or the folder that has one; default: that of --work, or of the demo, whichever is "
-    "newer",
+    "a page, or a folder with one; default: the page under --work or the demo's, "
+    "whichever is newer",
     Flag("PAGE", argument=True, local=True, access="reads"),
 ]
 
@@ -29,7 +29,7 @@ def open(  # noqa: A001 - the name of its command
 ) -> None:
     """Open the page of a report in a browser.
 
-    The path of the page is printed. Without a terminal or a screen it is printed alone.
+    The path of the page is printed. Without a terminal or a screen the page is not opened.
 
     Examples: fedcli open; fedcli open fedcli-demo
     """

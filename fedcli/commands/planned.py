@@ -34,13 +34,14 @@ FROZEN = (
     "corruption, and the classifier's arithmetic are left out."
 )
 NOT_STATED = (
-    "No formula gives the cost of {names}: counted as plain training, with a forward pass more "
-    "where there is a teacher."
+    "No formula gives the cost of {names}: counted as plain training, with one more "
+    "forward pass if there is a teacher."
 )
 SMOKE = (
-    "Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds."
+    "Without --raw, --scale smoke uses synthetic samples instead of these images, "
+    "and takes seconds."
 )
-NOT_COUNTED = "Left out, since nothing says how many images it has before it is prepared: {names}."
+NOT_COUNTED = "Left out, since the number of images is not known before they are prepared: {names}."
 UNKNOWN = "Left out, since nobody has counted the network: {names}."
 
 

@@ -25,13 +25,15 @@ SUFFIXES = ".png", ".svg", ".pdf", ".csv"
 RUNS = {  # what a figure is of -> help of its argument
     "runs": "runs, finished or not; default: {}; - reads stdin",
     "methods": "runs, finished or not; default: {}; - reads stdin",
-    "path": "a run, or a partition; default: the run under --work that played last; - reads stdin",
+    "path": (
+        "a run, or a partition; default: the run under --work that trained last; - reads stdin"
+    ),
     "data": "a partition or corruption, or a run of one; default: the newest under --work; - reads "
     "stdin",
     "system": "a run, or its scores; default: {}; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
-NEWEST = "the one under --work that played last"
+NEWEST = "the one under --work that trained last"
 EVERY = "all under --work"
 OF_EVERY_FIGURE = "work", "out", "force", "json"  # options of draw()
 Out = Annotated[
@@ -98,8 +100,8 @@ class Figures(TyperGroup):
 def plot() -> None:
     """Draw a figure of runs, such as learning curves.
 
-    Others show which client holds which images, what models learned and how often they are right.
-    Each has its own help.
+    Other figures show the images of each client, what models learned, and how good they are. Each
+    has its own help.
 
     Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out
     losses.svg; fedcli plot sweep --over q --version corrupted; fedcli plot landscape

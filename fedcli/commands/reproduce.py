@@ -31,8 +31,8 @@ Fetch = Annotated[
 ]
 PlanOnly = Annotated[
     bool,
-    "say what it takes, without data: downloads and licences, hours on named devices, memory; run "
-    "nothing",
+    "show what it takes, without data: downloads and licences, hours on named "
+    "devices, memory; run nothing",
 ]
 EveryRecipe = Annotated[bool, "with --plan: of every recipe"]
 
@@ -47,9 +47,9 @@ def reproduce(
     json: Annotated[o.Json, COMMON] = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table, or play a recipe of your own.
+    """Reproduce a published table, or run your own recipe.
 
-    Every cell is trained and scored, and printed beside the published number.
+    Every cell is trained, scored, and printed next to the published number.
 
     A cell is a row on one data set with one seed. You can stop the command at any moment; the same
     command continues, and finished cells are kept. Started again while it runs, here or on another
@@ -57,8 +57,8 @@ def reproduce(
     Without --raw, --scale smoke runs on synthetic samples, in seconds; with --raw it prepares the
     whole folder first, as the other scales do.
 
-    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them. An
-    experiment of your own is a file as recipes/README.md describes it.
+    The name of a paper, such as fedheal, runs all its recipes and writes one page about them. Your
+    own experiment is a file in the format of recipes/README.md.
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2;
     fedcli reproduce fedheal-table2 --scale smoke; fedcli reproduce fedheal --plan;
@@ -206,7 +206,7 @@ def _paper(
     console.say(f"written: {page}")
     if failed:
         names = ", ".join(failed)
-        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {names}")
+        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not completed: {names}")
 
 
 def _play_all(
@@ -276,7 +276,7 @@ def _plan(
 
     hint = "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan"
     if not with_plan:
-        raise UsageError("--all says nothing without --plan", hint)
+        raise UsageError("--all has no effect without --plan", hint)
     if every_recipe == bool(options.recipe):
         raise UsageError("--plan needs a name, or --all", hint)
     files = list(recipes.names().values())

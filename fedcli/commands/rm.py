@@ -26,8 +26,9 @@ Yes = Annotated[bool, "remove without asking", Flag(local=True, access="typed")]
 def rm(runs: Runs = (), yes: Yes = False, work: o.Work = o.DEFAULT_WORK) -> None:
     """Remove runs, with their models and scores.
 
-    A run that lies outside of --work, that another run goes on from, or that a process is training,
-    is not removed. Datasets and partitions are not removed either: delete their folders yourself.
+    A run is not removed if it is outside of --work, if another run continues from it, or if a
+    process is training it. Datasets and partitions are not removed either: delete their folders
+    yourself.
 
     Examples: fedcli rm fedavg-9122e042; fedcli rm fedavg-9122e042 fedheal-51c3f0a7 --yes
     """

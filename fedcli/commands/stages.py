@@ -51,9 +51,9 @@ FOLDER = Flag("DIR", access="writes")
 def prepare(options: PrepareOptions, json: BriefJson = "") -> None:
     """Read and resize the images of a dataset.
 
-    What is written is one file of 8-bit images, which every later command reads. With --clients or
-    --dirichlet it is partitioned too, with --corrupt also corrupted; the last manifest written is
-    printed.
+    The result is one file of 8-bit images, which every later command reads. With --clients or
+    --dirichlet the dataset is also partitioned, with --corrupt also corrupted; the last manifest
+    written is printed.
 
     Example: fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2
     """
@@ -66,11 +66,11 @@ def prepare(options: PrepareOptions, json: BriefJson = "") -> None:
 def partition(options: PartitionOptions, json: BriefJson = "") -> None:
     """Divide the training images among hospitals, the clients.
 
-    Images are not copied: which client has which image is written.
+    Images are not copied: the partition lists the images of each client.
 
-    Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet
-    1 over its usual number of clients; with --clients, --balanced or --keep-units alone it is
-    --dirichlet 1 too. --clients 1 gives all images to one client.
+    Without a scheme the dataset's own sites are the clients if it has any, else --dirichlet 1 over
+    its usual number of clients is used; so it is with --clients, --balanced or --keep-units alone.
+    --clients 1 gives all images to one client.
 
     Examples: fedcli partition --by center; fedcli partition --dirichlet 1.0 --clients 20
     """
@@ -88,24 +88,24 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
     motion-blur, contrast-down, hair, low-dose and others; `fedcli corruptions` lists them, and
     ./mine.py:NAME is a function of your own.
 
-    --match NAME takes the kind and strength that make the images as noisy as those of another
-    client, or alike in --quality: noise, sharpness, contrast or brightness.
+    --match NAME chooses the kind and strength that make the images as noisy as another client's, or
+    equal in another --quality: sharpness, contrast or brightness.
 
-    On a corruption manifest it adds to it, so that clients may differ in kind and severity. Then
-    each test image is corrupted as one of these clients, drawn by the seed, and each client is also
-    scored on all test images corrupted as its own.
+    Given a corruption manifest, it adds to that corruption, so that clients may differ in kind and
+    severity. Then each test image is corrupted like one of these clients, drawn by the seed, and
+    each client is also scored on all test images corrupted like its own.
 
-    labels, in place of a kind, changes training labels of these clients: each with the chance
-    --rate, --kind symmetric to any other class, pair to the next one, asymmetric as --flip says.
-    Validation and test images keep their labels. What it makes is a partition.
+    labels, instead of a kind, changes training labels of these clients: each with the chance
+    --rate, --kind symmetric to any other class, pair to the next one, asymmetric by --flip.
+    Validation and test images keep their labels. The result is a partition.
 
-    attributes, in place of a kind, hides --hide of a --share of patients in training, at every
-    client or those that --on names. What it makes is a partition too.
+    attributes, instead of a kind, hides --hide for a --share of the training patients, at every
+    client or at the ones that --on names. The result is a partition too.
 
-    clients, in place of a kind, has some clients poison their training data or send false updates,
-    as --kind says. What it makes is a partition too, and test images stay as they are. Of a
-    backdoor, `fedcli evaluate` also says how many test images of other classes are called the
-    target once they have its patch.
+    clients, instead of a kind, makes some clients poison their training data or send false updates,
+    by --kind. The result is a partition too, and test images do not change. For a backdoor, `fedcli
+    evaluate` also shows how many test images of other classes the model assigns to the target when
+    they have its patch.
 
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
     fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
@@ -125,8 +125,9 @@ Methods = Annotated[
 ]
 Estimate = Annotated[
     str,
-    "measure a few steps, say how long it would take and how much memory, write nothing; with "
-    "--over, --dry-run=DIR writes a script for each run into this folder instead",
+    "measure a few steps, show how long it would take and how much memory, write "
+    "nothing; with --over, --dry-run=DIR writes a script for each run into this "
+    "folder instead",
     Flag("[=DIR]", alone=DRY_RUN_ALONE, access="writes"),
 ]
 Over = Annotated[
@@ -139,7 +140,7 @@ Over = Annotated[
 ]
 AllTests = Annotated[
     bool,
-    "with --over: show test scores of every value, also where validation images choose one",
+    "with --over: show test scores of every value, even if validation images choose one",
 ]
 
 
@@ -156,11 +157,12 @@ def train(
     """Train a method on the images of all clients.
 
     Several methods, seeds and values of --over are trained side by side on the cores, a run for
-    each. A run can be killed at any moment; the same command with --resume goes on and ends at the
-    same bytes. Several go on without it, and what is finished is not trained again.
+    each. A run can be killed at any moment; the same command with --resume continues it and ends
+    with the same bytes. With several methods, seeds or values, repeat the command: it continues,
+    and finished runs are kept.
 
-    With --over, the clients' validation images alone choose among the values where there are any,
-    and test scores are shown of the chosen value alone.
+    With --over, the clients' validation images choose among the values if there are any, and only
+    the chosen value's test scores are shown.
 
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set
     rule=paper; fedcli train fedavg fedheal fedism-plus --seeds 3; fedcli train fedism-plus --over
@@ -280,9 +282,9 @@ def evaluate(
 ) -> None:
     """Score a run, for all and by client and patient group.
 
-    Test images are scored clean and, where clients have noisy images, noisy. Numbers are means over
-    the last five rounds; `fedcli report --at last` shows the last round's, in tables and on the
-    page.
+    Test images are scored clean and, if clients have noisy images, also noisy. Numbers are means
+    over the last five rounds; `fedcli report --at last` shows the last round's, in tables and on
+    the page.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli
     evaluate --export csv; fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate
@@ -371,13 +373,13 @@ def predict(
 ) -> None:
     """Classify image files with the model of a run.
 
-    Each gets probabilities, the most likely class and decisions at thresholds that were chosen on
-    validation images of the same data.
+    The output has the probabilities of each image, the most likely class, and decisions at
+    thresholds that were chosen on validation images of the same data.
 
-    Files are read and prepared as the run's own images were, as its manifests say. The column
-    `foreign` says how an image differs from the training images, so that its probabilities mean
-    little; it gets no decision. Where files cannot be read they have rows with the reason, the
-    others are scored, and the exit code is 1.
+    Files are read and prepared like the run's own images. The column `foreign` shows how an image
+    differs from the training images; its probabilities then mean little, and it gets no decision. A
+    file that cannot be read gets a row with the reason, the others are scored, and the exit code is
+    1.
 
     Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
     fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
@@ -428,8 +430,8 @@ FigureFolder = Annotated[
 ]
 FigureNames = Annotated[
     Sequence[str],
-    "figures in place of the usual ones: all, or those with this text in their names, as roc; may "
-    "be repeated; without --figures into figures under --work",
+    "figures instead of the usual ones: all, or the ones with this text in their "
+    "names, such as roc; may be repeated; without --figures into figures under --work",
     Flag("TEXT"),
 ]
 CardFolder = Annotated[
@@ -460,8 +462,7 @@ def report(  # noqa: C901 - a flag a step
 ) -> None:
     """Show the scores of runs in tables or on a page.
 
-    A run that has no scores yet is evaluated first. Runs that differ in nothing but the seed are
-    one row.
+    A run without scores is evaluated first. Runs that differ only in the seed form one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html
     --out page.html; fedcli report --figures figures --format svg,pdf; fedcli report --figures all;

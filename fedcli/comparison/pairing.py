@@ -61,9 +61,9 @@ class Sample:
         counts = ", ".join(map(str, run_counts))
         singular = self.over[:-1]
         return (
-            f"the {self.over} have unlike numbers of runs ({counts}): means, differences, their "
-            f"intervals and p over patients weigh every run alike, p over {self.over} every "
-            f"{singular}"
+            f"the {self.over} have different numbers of runs ({counts}): means, differences, "
+            "their intervals and p over patients weight every run equally, p over "
+            f"{self.over} every {singular}"
         )
 
     def means(self, means: list[float]) -> list[float]:

@@ -54,7 +54,11 @@ class Ranks:
     @property
     def said(self) -> str:
         """The test in words."""
-        f = "infinite, since all datasets rank alike" if self.f is None else f"{self.f:.2f}"
+        f = (
+            "infinite, since all datasets give the same ranks"
+            if self.f is None
+            else f"{self.f:.2f}"
+        )
         pairs = "; ".join(f"{better} is better than {worse}" for better, worse in self.differ)
         differences = pairs or "no two methods differ"
         effects, errors = self.degrees

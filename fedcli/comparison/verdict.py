@@ -27,9 +27,9 @@ HOLM = (
     "p is adjusted (Holm) over the systems of a table, not over scores; intervals are not adjusted"
 )
 OVER_PATIENTS = (
-    "95 % interval and p over patients (images, where no patients are known): {resamples} "
-    "bootstrap resamples of those of the test set, with the trained models held fixed; where n of "
-    "them differ at all, p is at least 2 / 2^n"
+    "95 % interval and p over patients (images, if no patients are known): "
+    "{resamples} bootstrap resamples of the test set's, with the trained models held "
+    "fixed; if only n of them differ at all, p is at least 2 / 2^n"
 )
 OVER_SEEDS = "p over seeds: paired t test, with the test images held fixed"
 OVER_SPLITS = (

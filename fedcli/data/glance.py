@@ -168,11 +168,11 @@ def _of_values(name: str, counts: Mapping[str, int]) -> str:
     return f"{head}{len(counts)}, from {lowest} to {highest}"
 
 
-def fitted(head: str, names: Sequence[str], longest: int = NAMES) -> str:
+def fitted(head: str, names: Sequence[str]) -> str:
     """A line of as many names as fit, and of how many more there are."""
     line = head
     for k, name in enumerate(names):
-        name = _short(name, longest)
+        name = _short(name)
         others = f" and {len(names) - k} more"
         is_full = len(line) + len(name) + 2 + len(others) > WIDTH
         if k and is_full:
@@ -183,10 +183,10 @@ def fitted(head: str, names: Sequence[str], longest: int = NAMES) -> str:
     return line
 
 
-def _short(text: str, longest: int = NAMES) -> str:
+def _short(text: str) -> str:
     text = console.printable(text.replace("\n", " "))
-    if len(text) <= longest:
+    if len(text) <= NAMES:
         return text
-    start = text[: longest - 1]
+    start = text[: NAMES - 1]
     whole_words = start.rpartition(" ")[0]
     return f"{whole_words or start}…"

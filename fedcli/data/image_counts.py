@@ -34,7 +34,7 @@ def of_manifest(path: Path) -> Counts:
     for name, values in body["attributes"].items():
         column = pool.groups.get(name)
         if column is None or column.max(initial=-1) >= len(values):
-            sentence = f"{path}: its values of {name!r} are not those of the pool's images"
+            sentence = f"{path}: its values of {name!r} differ from the pool's images"
             raise FedcliError(sentence, "make it again")
     rows = dict(rows_by_client)
     rows[ALL] = {**rows.get(ALL, {}), "test": test_rows}

@@ -74,10 +74,10 @@ class Originals:
         some_dicom = any(kind.startswith(DICOM) for kind in self.kinds)
         if new.kind not in self.kinds and not (new.kind == DICOM and some_dicom):
             kinds = " and ".join(self.kinds)
-            words.append(f"a {new.kind} file, where the training images are {kinds} files")
+            words.append(f"a {new.kind} file, while the training images are {kinds} files")
         if new.coloured not in self.coloured:
             colour, other = ("coloured", "grey") if new.coloured else ("grey", "coloured")
-            words.append(f"{colour}, where every training image is {other}")
+            words.append(f"{colour}, while every training image is {other}")
         if 0 < new.side * SMALLER < self.side:
             training = f"of the training images {self.side} or more"
             words.append(f"its shorter side has {new.side} pixels, {training}")

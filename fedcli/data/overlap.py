@@ -20,7 +20,7 @@ from .pool import Pool, holdings
 EXAMPLES = 3
 Overlap = dict[str, Any]  # of a dataset, or one kind of it
 ZEROS = re.compile(r"^([^\d]*)0+(?=\d)")
-UNKNOWN = "nobody can tell whether train and test share a patient: the dataset names no patients"
+UNKNOWN = "it is unknown whether train and test share a patient: the dataset names no patients"
 
 
 def find(path: Path) -> Overlap:
@@ -115,8 +115,8 @@ def _remedy(overlap: Overlap) -> str:
         return _remedy_of_pixels(overlap["pixels"])
     if overlap.get("alike"):
         remedy = "write each patient's id in one way and prepare again"
-        return f"{remedy}; leave --strict out where they are several"
-    return "prepare again and say which column names patients, or leave --strict out"
+        return f"{remedy}; leave --strict out if they are several"
+    return "prepare again with the column that names patients, or leave --strict out"
 
 
 def _remedy_of_pixels(pixels: Overlap) -> str:

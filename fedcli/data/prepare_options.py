@@ -42,8 +42,8 @@ class PrepareOptions(Options):
     _: KW_ONLY
     raw: Annotated[
         Source | None,
-        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and "
-        "where none of them is there a synthetic sample",
+        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or "
+        "NAME; if none of them exists, a synthetic sample",
         Flag(local=True, access="reads"),
         COMMON,
     ] = None
@@ -70,8 +70,8 @@ class PrepareOptions(Options):
     clahe: Annotated[bool, "even out local contrast", PIXELS] = False
     scaled_decoding: Annotated[
         bool,
-        "have libjpeg shrink large JPEG files, to no less than twice --size: faster, with slightly "
-        "other pixels",
+        "let libjpeg shrink large JPEG files, to no less than twice --size: faster, with "
+        "slightly different pixels",
         Flag(recorded="on", marks=("pool", "pixels")),
     ] = False
     window: Annotated[
@@ -89,20 +89,21 @@ class PrepareOptions(Options):
     strict: Annotated[bool, "refuse unreadable images instead of skipping them", POOL] = False
     split_file: Annotated[
         Source | None,
-        "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split",
+        "CSV of image ids and parts, or a train.csv next to a test.csv, instead of --split",
         Flag(access="reads"),
     ] = None
     fold: Annotated[
         int,
-        "the fold that is the test part, >= 0: 1 to --folds; with --split-file, a number of that "
-        "file",
+        "the fold to test on, >= 0: 1 to --folds; with --split-file, a number in that file",
         Flag(open=True, marks=("pool",)),
     ] = 1
     folds: Annotated[int, "number of folds, in [2, 100]", Flag(open=True, marks=("pool",))] = 5
     sample_images: Annotated[
         int | None, "use so many of the images, drawn by --seed before the split, >= 1", POOL
     ] = None
-    stratified: Annotated[bool, "with --sample-images: draw each class in proportion", POOL] = False
+    stratified: Annotated[
+        bool, "with --sample-images: keep the proportions of the classes", POOL
+    ] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated", COMMON] = (
         field(default_factory=dict, hash=False)
     )

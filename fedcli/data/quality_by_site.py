@@ -162,7 +162,7 @@ def of_descriptions(folder: Path) -> Histograms:
         quality = description["quality"]
         for name in NAMES:
             if not sound(quality[name], images):
-                sentence = f"{file}: its histogram of {name} cannot be that of {images} images"
+                sentence = f"{file}: its histogram of {name} does not add up to {images} images"
                 raise FedcliError(sentence, AGAIN)
         if any(_is_one_wide_cell(cells) for cells in quality.values()):
             reason = f"its {images} images fill one cell of a histogram"
@@ -170,7 +170,7 @@ def of_descriptions(folder: Path) -> Histograms:
             continue
         by_site[client] = np.stack([spread(quality[name]) for name in NAMES])
     if not by_site:
-        sentence = f"{folder} has no description of a site that says something of its images"
+        sentence = f"{folder} has no description of a site with the quality of its images"
         takes = "it takes twice as many images as a policy's smallest_cell"
         raise FedcliError(sentence, f"`fedcli site describe --quality` writes one; {takes}")
     return by_site

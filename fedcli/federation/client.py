@@ -223,7 +223,8 @@ def _with_noise(
     if client.report:
         column = next(iter(client.report))
         raise FedcliError(
-            f"{method.name} reports {column!r} beside the model, which --dp client does not cover",
+            f"{method.name} reports {column!r} in addition to the model, which --dp client does "
+            "not cover",
             "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal",
         )
     seed = derive("dp noise", client.seed, client.round, client.name)

@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 HOST = "host"  # marks a tensor that lies on the host while theta is on a GPU
 TABLES = "tables"  # of the server, with a row for each client
 BLOCK = 2**24  # bytes of a table that are written at once
-HINT = "--resume uses the state before it, where there is one"
+HINT = "--resume uses the state before it, if there is one"
 
 
 @dataclass(frozen=True)

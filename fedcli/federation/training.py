@@ -43,7 +43,7 @@ class Training(Options):
         Literal["adam", "sgd", "adamw"],
         "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the "
         "default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay "
-        "1e-2); more of it behind a colon: weight-decay=X, momentum=X and nesterov of sgd, clip=X "
+        "1e-2); settings follow a colon: weight-decay=X, momentum=X and nesterov of sgd, clip=X "
         "(largest norm of a step's gradient), keep (its state from round to round), backbone=X "
         "(its share of the learning rate), such as sgd:momentum=0.9,nesterov",
         Flag("NAME[:PART,...]", panel=OPTIMIZER, open=True),
@@ -61,11 +61,12 @@ class Training(Options):
     ] = 0.0
     dp: Annotated[
         str,
-        "differential privacy, simulated: client:NOISE adds noise to what each client sends, "
-        "image:NOISE to each local step (DP-SGD; for a network without batch norm, such as "
-        "--model cnn-gn). NOISE is a standard deviation in units of the norm at which a client's "
-        "update, or an image's gradient, is cut: clip=NORM, default 1. delta=X, default 1e-5, is "
-        "that of the epsilon that the run states. Such as client:20,clip=0.5",
+        "differential privacy, simulated: client:NOISE adds noise to what each client "
+        "sends, image:NOISE to each local step (DP-SGD; for a network without batch "
+        "norm, such as --model cnn-gn). NOISE is a standard deviation in units of the "
+        "norm at which a client's update, or an image's gradient, is clipped: clip=NORM, "
+        "default 1. delta=X, default 1e-5, goes with the epsilon that the run states. "
+        "Example: client:20,clip=0.5",
         Flag("client|image:NOISE", panel=PRIVACY, recorded=False),
     ] = ""
     dp_noise: Annotated[
@@ -103,8 +104,9 @@ class Training(Options):
     schedule: Annotated[
         str,
         "of the learning rate over the rounds: constant, the default, cosine, or "
-        "step:ROUND,...:FACTOR, which multiplies it by FACTOR after each of these rounds; behind "
-        "it :warmup=N, rounds over which it rises linearly, such as cosine:warmup=5",
+        "step:ROUND,...:FACTOR, which multiplies it by FACTOR after each of these "
+        "rounds; then :warmup=N, rounds over which it rises linearly, such as "
+        "cosine:warmup=5",
         OPEN,
     ] = "constant"
     warmup: Annotated[
@@ -114,8 +116,8 @@ class Training(Options):
     ] = 0
     loss: Annotated[
         str,
-        "cross-entropy, or focal:GAMMA; behind it :smoothing=X, the share of the target that is "
-        "spread evenly over all classes",
+        "cross-entropy, or focal:GAMMA; then :smoothing=X, the share of the target that "
+        "is spread evenly over all classes",
         Flag(panel=RARE, label="{} loss"),
     ] = "cross-entropy"
     class_weights: Annotated[
@@ -137,16 +139,16 @@ class Training(Options):
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust", "logit-adjust-all"],
-        "correct for rare classes by a client's class counts: none, bsm, fedlc or logit-adjust; by "
-        "those of all clients: logit-adjust-all; default: where the rarest class has under a tenth "
-        "of the training images of the commonest, logit-adjust-all with --freeze-backbone and "
-        "logit-adjust without, else none",
+        "correct for rare classes by a client's class counts: none, bsm, fedlc or "
+        "logit-adjust; by the counts of all clients: logit-adjust-all; default: if the "
+        "rarest class has under a tenth of the training images of the most common, "
+        "logit-adjust-all with --freeze-backbone and logit-adjust without, else none",
         Flag(panel=RARE, label="prior {}", open=True),
         COMMON,
     ] = "none"
     personal: Annotated[
         bool,
-        "also keep and score each client's model as it is after local training",
+        "also keep and score each client's model after its local training",
         Flag(panel=METHOD),
     ] = False
     bn: Annotated[

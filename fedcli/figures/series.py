@@ -221,7 +221,7 @@ def read(path: Path) -> Record:
     facts = _facts(folder)
     lines = _lines(file)
     if not lines:
-        raise FedcliError(f"{file} has no round yet", "wait until the first round is played")
+        raise FedcliError(f"{file} has no round yet", "wait until the first round is finished")
     try:
         series = _series(_points(lines, facts.pop("roster")))
         histograms = _histograms(lines)

@@ -29,7 +29,7 @@ from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw
 
-By = Annotated[str, "an attribute, whose groups are shown beside all images, or client"]
+By = Annotated[str, "an attribute, whose groups are shown next to all images, or client"]
 VERSION = "of the test images: clean or corrupted"
 LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
 Groupings = dict[str, tuple[ndarray, list[str]]]
@@ -183,7 +183,7 @@ class System:
         if self.scores.curves:
             return "its sites answered with counts, so there are no predictions of single images"
         if not (self.paths[0].parent / "predictions.h5").is_file():
-            return "there are no predictions of single images beside its scores"
+            return "its scores have no predictions of single images"
         return "no single model answers for single images"
 
     def _groupings(self, answers: Predictions) -> Groupings:

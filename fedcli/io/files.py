@@ -215,7 +215,7 @@ def flock(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
 
 def appending(path: Path) -> TextIO:
     """A text file opened to add lines. Raises FedcliError where a link stands in its place."""
-    return not_a_link(path, "remove it: fedcli writes into files of its own only").open(
+    return not_a_link(path, "remove it: fedcli replaces only its own files").open(
         "a", encoding="utf-8"
     )
 

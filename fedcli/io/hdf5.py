@@ -201,7 +201,7 @@ def _fault(
     if not _fits(data, column):
         return f"{name} is {data.dtype} {list(data.shape or ())}, expected {_words(column)}"
     if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
-        return f"the bytes of {name}'s numbers stand in another order than this machine's"
+        return f"the bytes of {name}'s numbers are in another order than this machine's"
     chunk = 0  # bytes that reading one number allocates
     if data.chunks and data.nbytes:
         chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize

@@ -98,6 +98,6 @@ register(
     Mixed(),
     Mean(),
     label="APFL",
-    about="gives each hospital a mixture of the shared model and one of its own",
+    about="gives each hospital a mixture of the shared model and its own",
     families="personal",
 )

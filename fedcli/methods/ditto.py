@@ -105,6 +105,6 @@ register(
     TwoTracks(),
     Mean(),
     label="Ditto",
-    about="gives each hospital a model of its own that stays close to the shared one",
+    about="gives each hospital its own model, which stays close to the shared one",
     families="personal",
 )

@@ -61,7 +61,7 @@ class TwoContrasts(LinearHeadOnly, Local):
     own_prior = True
     trains_backbone = True
     works_without_server = False
-    needs_one_label = "it contrasts images of one class with those of others"
+    needs_one_label = "it contrasts images of one class with images of others"
 
     k1: Annotated[float, "strength of the contrast within the client, >= 0"] = 2.0
     k2: Annotated[float, "strength of the contrast to the classes' prototypes, >= 0"] = 2.0

@@ -38,7 +38,8 @@ class Restricted(Local):
         float, "scale of the logits of classes that the client has not, in [0, 1]; 1 is FedAvg"
     ] = 0.5
     rule: Annotated[
-        Literal["paper", "released"], "classes that the client has count alike, or by their images"
+        Literal["paper", "released"],
+        "classes that the client has count equally, or by their images",
     ] = "paper"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:

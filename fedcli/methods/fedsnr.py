@@ -45,7 +45,7 @@ class BySignalToNoise(WeighsBySums, Aggregator):
     needs = "scalars"
 
     snr: Annotated[
-        Literal["released", "immerkaer"], "mean over that of darker pixels, or over the noise"
+        Literal["released", "immerkaer"], "mean over the mean of darker pixels, or over the noise"
     ] = "released"
     weights: Annotated[
         Literal["snr", "samples"], "SNR alone as in the code, or times training images"
@@ -66,7 +66,7 @@ class BySignalToNoise(WeighsBySums, Aggregator):
     def mean_ratio(self, shard: Shard) -> float:
         """The mean signal-to-noise ratio of a client's images."""
         if shard.images.ndim == 2:
-            problem = "fedsnr looks at pixels, and a frozen backbone's features stand for them"
+            problem = "fedsnr looks at pixels, and a frozen backbone has only their features"
             raise UsageError(problem, "train it whole")
         ratios = []
         for rows in shard.rows.split(PIECE):

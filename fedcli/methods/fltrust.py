@@ -67,6 +67,6 @@ register(
     Plain(),
     Trusted(),
     label="FLTrust",
-    about="trusts an update only as far as it agrees with that of one trusted hospital",
+    about=("trusts an update only as far as it agrees with the update of one trusted hospital"),
     families="hostile",
 )

@@ -42,7 +42,8 @@ class Exponential(Minimax):
     cost = {"step": 1, "forward": 1}
 
     eta: Annotated[
-        float, "step on the logarithm of a group's weight per unit of loss, >= 0; 0: groups alike"
+        float,
+        "step on the logarithm of a group's weight per unit of loss, >= 0; 0: equal weights",
     ] = 0.1
     adjustment: Annotated[float, "C: a group's loss counts C / sqrt(its images) more, >= 0"] = 0.0
 

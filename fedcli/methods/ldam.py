@@ -76,7 +76,7 @@ class Margins(Local):
     own_loss = True
     head = "cosine"
 
-    needs_one_label = "its margin is that of an image's one class"
+    needs_one_label = "its margin is for an image's one class"
 
     def warning(self, net: Network, rounds: int) -> str:
         start = self.plain_rounds(rounds) + 1

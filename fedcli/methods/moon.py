@@ -99,6 +99,6 @@ register(
     Contrast(),
     Mean(),
     label="MOON",
-    about="keeps features near those of the shared model and away from a hospital's last ones",
+    about="keeps features near the shared model's and away from the hospital's last ones",
     families="drift",
 )

@@ -90,6 +90,6 @@ register(
     Envelope(),
     Mean(),
     label="pFedMe",
-    about="gives each hospital a model of its own near the shared one, which follows it",
+    about="gives each hospital its own model near the shared one, which follows it",
     families="personal",
 )

@@ -43,7 +43,7 @@ class Reweighed(WithGroups):
 
     works_without_server = False
     by_class = True
-    needs_one_label = "its weights are those of a group and one class"
+    needs_one_label = "its weights are for a group and one class"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)

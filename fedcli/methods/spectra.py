@@ -85,7 +85,7 @@ def exchanged(
 def refuse_features(net: Network, method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
     if is_frozen(net):
-        problem = f"{method} changes images, of which a frozen backbone sees one view"
+        problem = f"{method} changes images, but a frozen backbone sees each image once"
         raise UsageError(problem, "train the backbone too")
 
 

@@ -62,7 +62,7 @@ class NoTraining(Local):
             problem = "zero-shot classification needs a CLIP network"
             raise UsageError(problem, "--model clip-vit-b16")
         if net.backbone.slices is not None:
-            problem = "CLIP has no weights for volumes, so it says nothing of them untrained"
+            problem = "CLIP has no weights for volumes, so it cannot classify them untrained"
             raise UsageError(problem, "train promptfl")
         text = net.text_tower()
         net.requires_grad_(False)

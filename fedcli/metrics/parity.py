@@ -89,7 +89,7 @@ def equalized_odds(table: ndarray) -> float | None:
 @metric(
     "average_odds_difference",
     "average odds difference",
-    "mean over groups of the average distance of both rates from those of all other groups",
+    "mean over groups of the average distance of both rates from the rates of all other groups",
     needs=(GROUPS,),
     better="low",
 )

@@ -230,7 +230,7 @@ OF_LABEL["f1"] = f1
 @metric(
     "exact_match_accuracy",
     "exact match",
-    "share of images of which every label is predicted correctly",
+    "share of images with every label predicted correctly",
     needs=(LABELS,),
     compared=True,
     resampled=True,

@@ -22,7 +22,7 @@ from .weights import load_weights
 DOWNLOADED = "--weights imagenet is downloaded"
 INSTALLED = "--weights imagenet comes with fedcli[imagenet]"
 OPENAI = "--weights openai is downloaded"
-WITH_GROUP_NORM = "the same with GroupNorm in place of batch norm"
+WITH_GROUP_NORM = "the same with GroupNorm instead of batch norm"
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class LowRank(nn.Module):
             return s.mean(0, keepdim=True)
         w = self.groups.shares @ s  # [B, r]
         if images % len(w):
-            raise ValueError(f"{images} images cannot be those of {len(w)} group shares")
+            raise ValueError(f"{images} images do not match {len(w)} group shares")
         return w.repeat_interleave(images // len(w), 0)
 
 
@@ -279,7 +279,7 @@ def beside_layers(
     parts = body.parts if clip else adaptable(net)
     beside = parts["mlp"] + parts["conv"]
     if not beside:
-        lacking = "no linear layer or convolution that an adapter could stand beside"
+        lacking = "no linear layer or convolution that an adapter could be added to"
         sentence = f"the network has {lacking}, but the one that sees the pixels"
         raise UsageError(sentence, "use another --model, or train fedavg")
     usual = DEFAULTS["conv" if len(parts["conv"]) > len(parts["mlp"]) else "mlp"]

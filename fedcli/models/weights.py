@@ -292,7 +292,7 @@ def _torch_file(path: Path) -> Tensors:
             "if you trust it, keep only its tensors, which may have another name than state_dict"
         )
         hint = f"{trust}: python -c {shlex.quote(code)}"
-        raise FedcliError(f"{path} holds Python objects beside tensors", hint) from None
+        raise FedcliError(f"{path} contains Python objects in addition to tensors", hint) from None
 
 
 def _check_old(path: Path, *, is_zip: bool) -> None:

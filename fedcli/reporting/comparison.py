@@ -42,7 +42,7 @@ ABOUT = (
 )
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
-OF_GAPS = "Resampling widens gaps, so the interval may lie beside the change."
+OF_GAPS = "Resampling widens gaps, so the interval need not contain the change."
 UNTESTED = "not tested"  # the kind of a remark, beside the verdicts
 REMARKS = {
     HIGHER: "a difference between the methods: both p are below 0.05",

@@ -164,9 +164,9 @@ class Limit:
         """A sentence on a number that is beyond the limit, or is not there, which cannot be shown
         to be within; or "".
         """
-        limit = f"--fail-if {self.text!r}"
+        option = f"--fail-if {self.text!r}"
         if value is None:
-            return f"{system}: {limit} cannot be checked, as there is no such number"
+            return f"{system}: {option} cannot be checked, as there is no such number"
         if not SIGNS[self.sign](value, self.bound):
             return ""
         in_points = self.compares == "change" or self.quantity.measure in IN_POINTS
@@ -177,7 +177,7 @@ class Limit:
         if self.compares != "p":
             number += " points" if in_points else " %"
         name = self.text[: self.text.rindex(self.sign)].strip()
-        return f"{system}: {name} is {number}, beyond {limit}"
+        return f"{system}: {name} is {number}, which {option} forbids"
 
     def metric(self, names: Iterable[str], default: str) -> str:
         """The one of these metrics that is meant. Raises UsageError."""

@@ -11,10 +11,10 @@ from ..comparison.cautions import hidden_note, small_clients, small_decides, sma
 from ..comparison.predicted import can_resample, predicted
 from ..comparison.resampling import Resamples
 from ..comparison.systems import LAST, LAST5, Scored, grouped
-from ..console import capital
+from ..console import capital, listed, shortened
 from ..data import units
 from ..data.corruption.kinds import in_words
-from ..data.glance import fitted
+from ..data.glance import WIDTH
 from ..metrics import RESAMPLED, apart, better_low, title
 from ..printed import fixed, percents
 from ..scores import numbers, views
@@ -29,7 +29,8 @@ from .table import DAGGER, NONE, Cell, ReportTable, bounded, heads, percent
 
 Runs = Sequence[tuple[str, RunScores]]  # name and scores of each
 UNRELIABLE = f"{DAGGER} not reliable: "
-LONGEST_REASON = 64  # characters of a small group's name with its reason
+FEW_IMAGES = f"{DAGGER} not reliable, too few test images: "  # with names alone
+MOST_NAMED = 12
 SEVERITIES = (
     "Mean of the last five rounds ± their standard deviation, in %, on all test images. In "
     "training: whether clients trained on images of this kind and severity, of this kind at "
@@ -281,21 +282,34 @@ def unreliable(
     *,
     clients: bool = False,
 ) -> str:
-    """A line that names each small group with its reason; "" where there is none.
+    """A line that names each small group, with its reason if one line holds them all; "" where
+    there is none.
 
     attribute: of this one alone. metrics: those that are shown; none where any may be. clients:
     name small ones too.
     """
-    texts = []
+    reasons = []
     for scores in runs:
         for name in scores.groups:
             if attribute in ("", name):
                 small = small_groups(scores, name, *metrics)
-                texts += [f"{name} {group} ({reason})" for group, reason in small.items()]
+                reasons += [
+                    (f"{name} {shortened(group)}", reason) for group, reason in small.items()
+                ]
         if clients:
             small = small_clients(scores, scores.usual[1])
-            texts += [f"client {client} ({reason})" for client, reason in small.items()]
-    return f"{fitted(UNRELIABLE, unique(texts), LONGEST_REASON)}." if texts else ""
+            reasons += [(f"client {client}", reason) for client, reason in small.items()]
+    if not reasons:
+        return ""
+    texts = unique([f"{name} ({reason})" for name, reason in reasons])
+    line = f"{UNRELIABLE}{', '.join(texts)}."
+    if len(line) <= WIDTH:
+        return line
+    names = unique([name for name, _ in reasons])
+    if len(names) > MOST_NAMED:
+        others = len(names) - MOST_NAMED
+        names = [*names[:MOST_NAMED], f"{others} more"]
+    return f"{FEW_IMAGES}{listed(names)}."
 
 
 def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[ReportTable]:

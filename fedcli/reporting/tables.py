@@ -67,12 +67,13 @@ OWN = (
 )
 SHOTS = "Head, medium and tail classes have many, some and few training images."
 VIEWS = (
-    "True group at test: the model is told the group of each test image; group-blind: the same "
-    "model without it."
+    "True group at test: the model is given the group of each test image; "
+    "group-blind: the same model without it."
 )
 BYTES = (
-    "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and "
-    "rounds: the trained parameters and what the method sends beside them."
+    "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over "
+    "clients and rounds: the trained parameters and what the method sends in "
+    "addition."
 )
 OF_RUN = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"  # in JSON
 OF_ROW = (

@@ -73,9 +73,9 @@ def checked(stage: str, values: Flags) -> Flags:
 def _check(stage: str, name: str, value: Any) -> None:
     if stage == "train" and name == "set":
         hint = "write set = { ... } in the row itself"
-        raise UsageError("a method's options stand in its row", hint)
+        raise UsageError("a method's options belong in its row", hint)
     if stage == "train" and name == "seed":
-        raise UsageError("the seeds of training stand above", "write seeds = [0, 1, 2]")
+        raise UsageError("the seeds of training belong above", "write seeds = [0, 1, 2]")
     if stage == "corrupt" and name == "kind":
         from ..data.corruption.corrupt import full_kind
 
@@ -190,5 +190,5 @@ def filled(value: Any, fills: Mapping[str, str]) -> Any:
         return value
     for name in BRACED.findall(value):
         if name not in fills:
-            raise UsageError(f"{value!r}: {{{name}}} stands for nothing", nearest(name, fills))
+            raise UsageError(f"{value!r}: {{{name}}} has no meaning", nearest(name, fills))
     return BRACED.sub(lambda match: fills[match[1]], value)

@@ -231,7 +231,7 @@ def run(
 def _say_unfinished(played: int, ended: int, cells: int) -> None:
     who = "another process writes it"
     if ended < cells:
-        who = f"{cells - ended} left to other processes, the last of which writes it"
+        who = f"{cells - ended} left to other processes; the last one writes it"
     count = console.counted(cells, "cell", "cells")
     console.say(f"{played} of {count} of this table trained here; {who}")
 
@@ -279,8 +279,8 @@ def refuse_failed(outcomes: list[Outcome], singular: str, plural: str) -> None:
     count = console.counted(len(outcomes), singular, plural)
     raise FedcliError(
         f"{len(failed)} of {count} failed: {names}",
-        "the reason of each stands above; mend it and give the same command again: the others are "
-        "not redone",
+        "the reason of each is printed above; repair it and repeat the command: the "
+        "others are not redone",
     )
 
 

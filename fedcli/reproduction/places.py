@@ -180,7 +180,7 @@ def check(
     if any(_is_number(value) for value in reached.values):
         return
     hint = _hint(parts, reached, corrupted=corrupted)
-    raise UsageError(f"no number stands at {score!r} of scores.json", hint)
+    raise UsageError(f"scores.json has no number at {score!r}", hint)
 
 
 def _hint(parts: list[str], reached: Reached, *, corrupted: bool) -> str:

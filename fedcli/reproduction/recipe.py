@@ -492,6 +492,6 @@ def _check_unit(file: str, unit: str, column: RecipeColumn) -> None:
         return
     expected = "percent" if is_in_percent else column.unit
     raise UsageError(
-        f"{file}: unit {unit!r} is not that of column {column.name!r}, {column.unit}",
+        f"{file}: unit {unit!r} differs from the unit of column {column.name!r}, {column.unit}",
         f"give the numbers in {expected}, or change the column's unit",
     )

@@ -275,7 +275,7 @@ class AskedFile(RecipePart):
     @model_validator(mode="after")
     def _of_something(self) -> Self:
         if bool(self.card) != bool(self.path) or not (self.card or self.what):
-            hint = 'say in words what it is, or write { card = "moco-v2", path = "..." }'
+            hint = 'describe it in words, or write { card = "moco-v2", path = "..." }'
             raise _wrong("names no file", hint)
         return self
 

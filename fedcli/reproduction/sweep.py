@@ -44,8 +44,8 @@ EXAMPLES = {KEY: "all", METHOD: "fedavg,fedheal"}  # values of the axes that are
 HOLD_OUT = f"partition.{KEY}"
 LONGEST_NAME = 80
 CHOSEN = (
-    "The clients' validation images alone choose among the values; test scores are shown of the "
-    "chosen ones alone. --test, or test=True in Python, shows those of all."
+    "The clients' validation images choose among the values; only the chosen values' "
+    "test scores are shown. --test, or test=True in Python, shows all."
 )
 ALL_TESTS = (
     "The clients' validation images alone choose among the values. Test scores of all values are "

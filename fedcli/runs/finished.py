@@ -260,7 +260,7 @@ def joined(
     for name, shape in shapes.items():
         tensor = tensors.get(f"model/{name}")
         if tensor is None or tensor.shape != shape:
-            text = f"{path} lacks {name} of shape {tuple(shape)}"
+            text = f"{path} has no {name} of shape {tuple(shape)}"
             raise FedcliError(text, "train the run again")
         parts.append(tensor.reshape(-1))
     flat = torch.cat(parts)

@@ -141,7 +141,7 @@ def check_clients(parent_run: ParentRun, data: Path) -> None:
     parent_data = data_of(parent_run.path, *DATA)
     if _division(parent_data) != _division(data):
         raise FedcliError(
-            f"{parent_run.path} was trained by other clients than those of {data}",
+            f"{parent_run.path} was trained by other clients than {data} has",
             f"leave the data out, or give what it was trained on: {parent_data}",
         )
 

@@ -364,7 +364,7 @@ RULES = (
     ),
     Rule(
         _loss_of_method,
-        "{m.name} has a loss of its own, so {culprit} has no place",
+        "{m.name} has its own loss, so {culprit} cannot be used",
         "leave {culprit} out",
     ),
     Rule(

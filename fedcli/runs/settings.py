@@ -183,7 +183,7 @@ def begun(folder: Path) -> TrainOptions:
     if teacher and not Path(teacher).is_file():
         path = (folder / settings["teacher"]).resolve()
         raise FedcliError(
-            f"the teacher of this run is not where it was: {path}",
+            f"the teacher of this run is no longer at {path}",
             "put it back, or give the whole command again with --teacher FILE and --resume",
         )
     plan = plan_of(options, weights=weights, teacher=teacher)

@@ -373,7 +373,7 @@ class _Training:
         )
         if state.round > self.plan.rounds:
             raise FedcliError(
-                f"{self.folder} has played {state.round} rounds already",
+                f"{self.folder} has trained {state.round} rounds already",
                 f"give --rounds {state.round} or more",
             )
         rounds = self.folder / "rounds.jsonl"

@@ -49,8 +49,8 @@ class TrainOptions(Training):
     _: KW_ONLY
     rounds: Annotated[
         int,
-        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few "
-        "images that 20 are under 100 local steps",
+        "rounds of federated training, >= 1; default: 20, or up to 50 if clients have so "
+        "few images that 20 are under 100 local steps",
         Flag(open=True),
         COMMON,
     ] = ROUNDS
@@ -100,10 +100,10 @@ class TrainOptions(Training):
     ] = False
     adapters: Annotated[
         str,
-        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, "
-        "lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network; behind it :layers=NAMES, "
-        "the layers that get low-rank adapters, by the ends of their names, such as "
-        "lora:8:layers=qkv,proj; default: all",
+        "freeze the network and train adapters in it, and its classifier: lora, "
+        "lora:RANK, lora:RANK:ALPHA, svd-lora, or prompt:WORDS for a CLIP network; then "
+        ":layers=NAMES, the layers that get low-rank adapters, by the ends of their "
+        "names, such as lora:8:layers=qkv,proj; default: all",
         Flag("KIND", panel=NETWORK, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[
@@ -120,8 +120,8 @@ class TrainOptions(Training):
     ] = ""
     local_adapters: Annotated[
         str,
-        "adapters that stay at each client: lora:RANK and the like, a second pair beside those of "
-        "--adapters, which are shared; or all, those of --adapters",
+        "adapters that stay at each client: lora:RANK and the like, a second pair in "
+        "addition to the shared ones of --adapters; or all, the ones of --adapters",
         Flag(
             "KIND|all",
             panel=NETWORK,
@@ -149,8 +149,9 @@ class TrainOptions(Training):
     ] = "fp32"
     threads: Annotated[
         int,
-        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is "
-        "small, else torch's choice. Two runs are equal to the bit only with the same number",
+        "CPU threads, in [0, 1024]; 0 uses one if clients train side by side or the "
+        "network is small, else torch's choice. Two runs are equal to the bit only with "
+        "the same number",
         Flag(panel=MACHINE, recorded=False, marks=("second",)),
     ] = 0
     engine: Annotated[
@@ -164,7 +165,7 @@ class TrainOptions(Training):
     ] = None
     sites: Annotated[
         Sequence[Source],
-        "description of a site, or a folder of them, in place of DATA",
+        "description of a site, or a folder of them, instead of DATA",
         Flag("FILE", local=True, panel=REAL_SITES, access="reads"),
     ] = ()
     timeout: Timeout = 600.0
@@ -175,7 +176,7 @@ class TrainOptions(Training):
         EXECUTION,
     ] = None
     min_clients: Annotated[
-        int, "least number of sites that must answer in a round, >= 0; 0: all", AT_SITES
+        int, "smallest number of sites that must answer in a round, >= 0; 0: all", AT_SITES
     ] = 0
     checkpoint_every: Annotated[
         int,
@@ -187,13 +188,13 @@ class TrainOptions(Training):
     out: Out = None
     name: Annotated[
         str | None,
-        "name of the run's folder, in place of one made from its options",
+        "name of the run's folder, instead of a name made from its options",
         Flag(local=True, panel=OUTPUT),
         COMMON,
     ] = None
     resume: Annotated[
         bool,
-        "go on with an unfinished run; without METHOD: the newest one, or the one in --out",
+        "continue an unfinished run; without METHOD: the newest one, or the one in --out",
         AGAIN,
         COMMON,
     ] = False

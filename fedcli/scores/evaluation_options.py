@@ -53,8 +53,8 @@ class EvaluateOptions(Options):
     ] = ()
     on: Annotated[
         Source | None,
-        "score the test images of this dataset, partition or corruption manifest in place of the "
-        "run's own: another hospital, another dataset",
+        "score the test images of this dataset, partition or corruption manifest instead "
+        "of the run's own: another hospital, another dataset",
         Flag("MANIFEST", access="reads", marks=("tests", "at_hand")),
         COMMON,
     ] = None
@@ -71,9 +71,9 @@ class EvaluateOptions(Options):
     ] = False
     adapt: Annotated[
         Sequence[str],
-        "also the last round's model adapted to the test images without their labels: bn, by "
-        "their batch-norm statistics, prior, by EM of their class prior, temperature, by "
-        "validation images; may be repeated",
+        "also score the last round's model adapted to the test images, without their "
+        "labels: bn, by their batch-norm statistics, prior, by EM of their class prior, "
+        "temperature, by validation images; may be repeated",
         Flag("NAME", marks=("at_hand",)),
     ] = ()
     cross_site: Annotated[
@@ -90,8 +90,8 @@ class EvaluateOptions(Options):
     ] = False
     positive: Annotated[
         Sequence[str],
-        "with --clinical: a class to describe; may be repeated; default: the second of two, of "
-        "more each",
+        "with --clinical: a class to describe; may be repeated; default: the second of "
+        "two, or each of more",
         Flag("CLASS"),
     ] = ()
     rule: Annotated[
@@ -102,7 +102,7 @@ class EvaluateOptions(Options):
     ] = ()
     cost: Annotated[
         float | None,
-        "with --clinical: also the threshold of least cost, where a missed image costs N false "
+        "with --clinical: also the threshold of least cost, if a missed image costs N false "
         "alarms, > 0",
     ] = None
     interval: Annotated[
@@ -113,14 +113,15 @@ class EvaluateOptions(Options):
     ] = "percentile"
     choose: Annotated[
         str | None,
-        "what best_on_validation is chosen by, on the clients' validation images: the overall "
-        "score, that of the worst-group (min-max) or dto, the distance to the best score of every "
-        "group; needs `partition --val 0.2`; default: overall, of all rounds",
+        "how best_on_validation is chosen, on the clients' validation images: by the "
+        "overall score, by worst-group (min-max) or by dto, the distance to the best "
+        "score of every group; needs `partition --val 0.2`; default: overall, of all "
+        "rounds",
         Flag("RULE", panel=OUTPUT, marks=("at_hand",)),
     ] = None
     export: Annotated[
         str | None,
-        "also write the last round's predictions beside the scores, a row per image",
+        "also write the last round's predictions next to the scores, a row per image",
         Flag("csv", local=True, panel=OUTPUT, marks=("images",)),
         COMMON,
     ] = None
@@ -131,7 +132,7 @@ class EvaluateOptions(Options):
     ] = ()
     engine: Annotated[
         str | None,
-        "have sites count answers: socket:DIR",
+        "evaluate at sites, which send counts: socket:DIR",
         Flag("NAME:WHERE", local=True, panel=MACHINE, access="trusts"),
     ] = None
     timeout: Timeout = 600.0
@@ -176,7 +177,7 @@ class PredictOptions(Options):
     ]
     _: KW_ONLY
     client: Annotated[
-        str | None, "the model of this client, where clients keep models of their own"
+        str | None, "the model of this client, if clients keep models of their own"
     ] = None
     data: Annotated[
         Source | None,
@@ -198,7 +199,7 @@ class PredictOptions(Options):
     ] = ()
     cost: Annotated[
         float | None,
-        "also the threshold of least cost, where a missed image costs N false alarms, > 0",
+        "also the threshold of least cost, if a missed image costs N false alarms, > 0",
     ] = None
     device: Device = "cpu"
     work: Work = WORK
@@ -266,8 +267,8 @@ class ReportOptions(Options):
     ] = ()
     columns: Annotated[
         Sequence[str],
-        "show these columns alone, by a word of their heads, such as clean,noisy or gap; may be "
-        "repeated",
+        "show only these columns, by a word of their heads, such as clean,noisy or gap; "
+        "may be repeated",
         Flag("WORD,..."),
     ] = ()
     at: Annotated[
@@ -277,8 +278,8 @@ class ReportOptions(Options):
     ] = "last5"
     choose: Annotated[
         str | None,
-        "which kept model of each run is shown, and which run of several, by a score on the "
-        "clients' validation images, which `partition --val 0.2` keeps: overall, worst-group "
+        "choose the model of each run, and the run of several, by a score on the "
+        "clients' validation images (`partition --val 0.2`): overall, worst-group "
         "(min-max) or dto, the distance to the best score of every group",
         Flag("RULE"),
     ] = None
@@ -288,10 +289,10 @@ class ReportOptions(Options):
     ] = "percentile"
     spread: Annotated[
         Literal["pooled", "runs"],
-        "± of runs that differ in the seed alone: pooled over the rounds of all runs, or over the "
-        "runs' means",
+        "± of runs that differ only in the seed: pooled over the rounds of all runs, or "
+        "over the runs' means",
     ] = "pooled"
-    separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
+    separate: Annotated[bool, "a row for every run, even if only the seed differs"] = False
     against: Annotated[
         str,
         "test all others against this one, which is the first row and the reference of the mCE "
@@ -310,8 +311,8 @@ class ReportOptions(Options):
     ] = None
     samples: Annotated[
         bool,
-        "of html: also training images of each client and class, clean and corrupted, at the head "
-        "of the page; images of patients then leave this machine with it",
+        "of html: also training images of each client and class, clean and corrupted, at "
+        "the top of the page; whoever gets the page then gets images of patients",
     ] = False
     section: Annotated[
         Sequence[str],
@@ -328,9 +329,9 @@ class CompareOptions(Options):
     stage: ClassVar[str] = "compare"
     runs: Annotated[
         Sequence[Source],
-        "two names or methods, of which the newest runs that can be compared are taken; or runs, "
-        "scores or folders of runs, of two systems: a method in one setting, with one seed or "
-        "several; default: all runs under --work",
+        "two names or methods, to compare their newest comparable runs; or runs, scores "
+        "or folders of runs of two systems (a method in one setting, with one seed or "
+        "several); default: all runs under --work",
         RUNS,
     ] = ()
     _: KW_ONLY

@@ -187,7 +187,7 @@ def refuse_changed(run: Path) -> None:
     digest = manifest.sha256(run)
     for path, scores in evaluations(run.parent / "scores"):
         if digest not in scores.parents.values():
-            hint = f"restore it; or, where the run was trained again, remove {path.parent}"
+            hint = f"restore it; or, if the run was trained again, remove {path.parent}"
             raise HashError(f"{run} has changed since {path} was made from it", hint)
 
 

@@ -103,7 +103,7 @@ def _number(answer: Any, name: str) -> float:
         number = np.nan if answer is None else float(answer)
     except (TypeError, ValueError):
         fault = f"{name} returned a {type(answer).__name__}, not a number"
-        raise FedcliError(fault, "return a float, or None where it has no meaning") from None
+        raise FedcliError(fault, "return a float, or None if it has no meaning") from None
     return number if np.isfinite(number) else np.nan
 
 

@@ -386,7 +386,7 @@ def _tallies(version: str, arrays: Arrays, site: Described) -> Tallies:
         together = vars(sum(groups, Tally.nothing(classes)))
         for part, array in vars(tallies[ALL]).items():
             if (together[part] > array).any():
-                sentence = f"its counts by {name!r} hold more than those of all images"
+                sentence = f"its counts by {name!r} exceed the counts of all images"
                 raise SiteError(sentence, ANOTHER)
     return tallies
 

@@ -29,9 +29,9 @@ TRUSTED = Flag(access="trusts")
 def site(
     action: Annotated[
         Literal["run", "describe", "check", "stop", "job"],
-        "run: take part; describe: print the description that is sent; check: say what may leave, "
-        "send nothing; stop: end the process that takes part; job: write a job of NVFlare or an "
-        "app of Flower, at the coordinator",
+        "run: take part; describe: print the description that is sent; check: show what "
+        "may leave, send nothing; stop: end the process that takes part; job: write a "
+        "job of NVFlare or an app of Flower, at the coordinator",
         NAME,
     ] = "run",
     words: Annotated[
@@ -293,7 +293,10 @@ def _form(policy: "Policy") -> str:
             f"{policy.smallest_sum} sites."
         )
     if policy.gradients:
-        return f"{form} Even a single training step may be sent."
+        return (
+            f"{form} The policy allows rounds of one training step, whose update is nearly a "
+            "gradient and can reveal images."
+        )
     return f"{form} A model after a single training step is not sent, since it shows the gradient."
 
 
@@ -310,8 +313,8 @@ def _columns(policy: "Policy") -> str:
     allowed = policy.allowed_columns
     if allowed is None:
         return (
-            "all that a method reports beside the model, such as class counts, losses of groups or "
-            "spectra of images; the policy does not limit them"
+            "all that a method reports in addition to the model, such as class counts, "
+            "losses of groups or spectra of images; the policy does not limit them"
         )
     if not allowed:
         return "none: a method that reports more than the model is refused"

@@ -108,12 +108,15 @@ def describe(
     if is_multi_label(body):
         raise SiteError(
             f"images of {body['dataset']} have several labels, and sites count one class per image",
-            "train where the images are together, or prepare a dataset of one label per image",
+            (
+                "train in simulation, with all images on one machine, or prepare a dataset of "
+                "one label per image"
+            ),
         )
     if attacks.is_joint(body):
         raise SiteError(
             f"clients of {data} attack by what the others send, which no site sees",
-            "train where the images are together, or attack by --kind sign-flip",
+            "train in simulation, with all images on one machine, or attack by --kind sign-flip",
         )
     counts = {}
     for column, clients in image_counts.of_manifest(data).items():

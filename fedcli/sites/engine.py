@@ -118,7 +118,7 @@ class Sites:
             return
         client = keeping[0]
         console.warn(
-            f"site {client} says that it keeps something of its client, and no other site does: "
+            f"site {client} reports that it keeps data of its client, and no other site does: "
             "it is not relied on"
         )
         reports[client] = replace(reports[client], memory={})
@@ -190,7 +190,7 @@ class Sites:
         """Raises SiteError for the answer to a question of another run or round."""
         scalars, _ = answer
         if (scalars.get("run"), scalars.get("round")) != (self.run, round):
-            raise SiteError(f"site {client} answered another question than that of round {round}")
+            raise SiteError(f"site {client} answered another request than the one of round {round}")
 
     def _asked(self, tasks: Sequence[ClientTask]) -> dict[str, Reply]:
         """The answers of the sites to these tasks."""

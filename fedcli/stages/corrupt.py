@@ -33,14 +33,14 @@ ONLY = (  # options that are not for all, what they are for, and what to do else
     (
         ("severity",),
         (IMAGES,),
-        "--rate says how many labels are changed, --share how many patients lose an attribute",
+        "--rate sets how many labels are changed, --share how many patients lose an attribute",
     ),
-    (("client",), (IMAGES, LABELS), "--share says of how many patients an attribute is hidden"),
+    (("client",), (IMAGES, LABELS), "--share sets for how many patients an attribute is hidden"),
     (("match", "quality"), (IMAGES,), "fedcli corrupt --match NAME --on NAME"),
     (
         ("ratio",),
         (IMAGES, LABELS),
-        "--on names the clients; --clients says how many of them attack",
+        "--on names the clients; --clients sets how many of them attack",
     ),
 )
 
@@ -81,7 +81,7 @@ def _images(options: CorruptOptions) -> Path:
             sentence = f"--match finds the kind and its strength itself, and {name} is given"
             raise UsageError(sentence, "fedcli corrupt --match NAME --on NAME")
     elif options.changed("quality"):
-        sentence = "--quality says in what clients are matched, and --match is not given"
+        sentence = "--quality chooses the measure for --match, which is not given"
         raise UsageError(sentence, "add --match NAME")
     if options.kind is not None:
         full_kind(options.kind)  # refuse a word that is no kind before a partition is looked for

@@ -72,7 +72,10 @@ class PartitionOptions(Options):
     ] = ()
     portion: Annotated[
         float | None,
-        "with --by: FedHEAL's clients, evenly over the values, each with this portion of its own",
+        (
+            "with --by: FedHEAL's clients, evenly over the values, each with this portion of "
+            "its value's images"
+        ),
         SCHEME,
     ] = None
     fedism: Annotated[
@@ -93,7 +96,7 @@ class PartitionOptions(Options):
     ] = False
     clients_file: Annotated[
         Source | None,
-        "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
+        "the images of each client: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
         SCHEME_FILE,
         COMMON,
     ] = None
@@ -104,11 +107,14 @@ class PartitionOptions(Options):
     ] = None
     order_file: Annotated[
         Source | None,
-        "the train.csv whose rows an .npy or --fedism means; default: training images by class",
+        (
+            "the train.csv to whose rows an .npy or --fedism refers; default: training "
+            "images by class"
+        ),
         SCHEME_FILE,
     ] = None
     keep_units: Annotated[
-        bool, "whole patients or lesions to a client, in the random schemes", SCHEME
+        bool, "give whole patients or lesions to a client, in the random schemes", SCHEME
     ] = False
     scheme: Annotated[
         str | None,
@@ -167,10 +173,10 @@ class CorruptOptions(Options):
     _: KW_ONLY
     change: Annotated[
         str | None,
-        "of labels: symmetric, to any other class, which is the default; pair, to the next class; "
-        "asymmetric, as --flip says; of clients, data: label-flip, image-swap or backdoor, or "
-        "updates: scale, sign-flip, noise or constant, or alie, ipm or min-max, which see those "
-        "of all clients",
+        "of labels: symmetric, to any other class, which is the default; pair, to the "
+        "next class; asymmetric, by --flip; of clients, data: label-flip, image-swap or "
+        "backdoor, or updates: scale, sign-flip, noise or constant, or alie, ipm or "
+        "min-max, which see the updates of all clients",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
@@ -180,8 +186,8 @@ class CorruptOptions(Options):
     ] = None
     flip: Annotated[
         Mapping[str, object],
-        "of asymmetric labels, and of clients that flip labels: the class that is changed, and to "
-        "which; may be repeated",
+        "for asymmetric labels, and clients that flip labels: the class that is changed, "
+        "and to which; may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
     clients: Annotated[
@@ -207,8 +213,8 @@ class CorruptOptions(Options):
     ] = None
     match: Annotated[
         str | None,
-        "in place of a kind: the change that makes these clients' images as noisy as this one's, "
-        "or alike in --quality",
+        "instead of a kind: change these clients' images until they are as noisy as this "
+        "client's, or match it in --quality",
         Flag("CLIENT"),
     ] = None
     quality: Annotated[

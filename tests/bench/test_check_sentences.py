@@ -65,7 +65,7 @@ def test_a_round_without_columns_has_none():
 
 
 def test_fewer_rounds_than_three_are_a_fault():
-    with pytest.raises(CheckFailed, match=r"^not every round was played$"):
+    with pytest.raises(CheckFailed, match=r"^not every round was trained$"):
         checks.keeps_the_contract(subject_of(rounds=[played()]))
 
 

@@ -235,7 +235,7 @@ def test_a_damaged_stage_is_made_again(tmp_path):
 def test_options_beside_a_bare_resume_are_refused(tmp_path):
     code, _, err = fedcli("train", "--resume", "--rounds", "9", "--work", tmp_path)
     assert code == 2
-    assert "--rounds beside a bare --resume" in err
+    assert "--rounds would be ignored by a bare --resume" in err
 
 
 def test_every_kind_of_corruption_is_listed():

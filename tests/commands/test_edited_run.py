@@ -48,7 +48,7 @@ def test_it_is_refused_with_what_was_made_from_it(command, edited):
     ended = typed(command, edited)
     assert ended.exit_code == 3
     assert f"{edited} has changed since" in ended.stderr
-    assert "restore it; or, where the run was trained again, remove" in ended.stderr
+    assert "restore it; or, if the run was trained again, remove" in ended.stderr
 
 
 def test_what_is_not_made_from_it_is_shown(edited):

@@ -147,7 +147,7 @@ def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interva
     assert difference.difference == pytest.approx(np.mean(differences))
     expected = pytest.approx((np.mean(differences[:3]) + differences[3]) / 2)
     assert difference.over_seeds["corrected_t"]["difference"] == expected
-    caution = "the folds have unlike numbers of runs (3, 1)"
+    caution = "the folds have different numbers of runs (3, 1)"
     assert any(note.startswith(caution) for note in notes(comparison))
     (_, against) = ordered({"A": a, "B": b}, "A", "accuracy", "clean", resamples=50)
     assert caution in against.note

@@ -38,8 +38,8 @@ def test_equal_numbers_of_runs_need_no_note(even):
 
 def test_unlike_numbers_of_runs_are_counted_in_the_order_of_the_folds():
     assert sample("splits", 1, 0, 1).note == (
-        "the splits have unlike numbers of runs (1, 2): means, differences, their intervals and p "
-        "over patients weigh every run alike, p over splits every split"
+        "the splits have different numbers of runs (1, 2): means, differences, their intervals and p "
+        "over patients weight every run equally, p over splits every split"
     )
 
 
@@ -100,7 +100,7 @@ def test_few_datasets_have_a_caution_and_full_agreement_an_infinite_f():
     scores = {"A": [0.9, 0.8], "B": [0.8, 0.7]}
     ranks = friedman("accuracy", scores)
     assert ranks.said.startswith(
-        "chi2 2.00, F(1, 1) infinite, since all datasets rank alike, p 0.5;"
+        "chi2 2.00, F(1, 1) infinite, since all datasets give the same ranks, p 0.5;"
     )
     assert ranks.said.endswith("no two methods differ.")
     assert ranks.caution == (

@@ -152,7 +152,7 @@ def test_an_adjusted_row_keeps_its_own_p_beside_the_adjusted_ones():
 def test_the_legend_of_one_seed_is_of_patients_alone():
     rows = [Difference(over="seeds", samples=1)]
     text = verdict.legend(rows, resamples=500)
-    assert text.startswith("95 % interval and p over patients (images, where no ")
+    assert text.startswith("95 % interval and p over patients (images, if no ")
     assert "p over seeds:" not in text
     assert text.endswith(". Higher or lower: both p are below 0.05, with 3 seeds or more; " + REST)
 

@@ -120,7 +120,7 @@ def test_sharpness_contrast_and_brightness_are_matched_too(tmp_path, quality, si
             {"match": "north", "on": ["west"], "quality": "sharpness"},
         ),
         (UsageError, "in 'entropy'", {"match": "north", "on": ["west"], "quality": "entropy"}),
-        (UsageError, "--match is not given", {"kind": "hair", "quality": "contrast"}),
+        (UsageError, "which is not given", {"kind": "hair", "quality": "contrast"}),
     ],
 )
 def test_another_measure_that_cannot_be_matched_is_refused(tmp_path, error, words, how):

@@ -46,13 +46,13 @@ def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manife
         ),  # of no known modality; half of a side is not too small
         (
             Original("DICOM MR", False, 512),
-            ["a DICOM MR file, where the training images are DICOM CT files"],
+            ["a DICOM MR file, while the training images are DICOM CT files"],
         ),
         (
             Original("NIfTI", False, 0),
-            ["a NIfTI file, where the training images are DICOM CT files"],
+            ["a NIfTI file, while the training images are DICOM CT files"],
         ),
-        (Original("DICOM CT", True, 512), ["coloured, where every training image is grey"]),
+        (Original("DICOM CT", True, 512), ["coloured, while every training image is grey"]),
         (
             Original("DICOM CT", False, 255),
             ["its shorter side has 255 pixels, of the training images 512 or more"],

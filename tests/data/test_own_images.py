@@ -322,8 +322,7 @@ def test_images_without_a_patient_are_counted(tmp_path, capsys):
     )
     listed(raw, patient="p")
     assert (
-        "2 of 3 images name no patient; each of them stands alone in the split"
-        in capsys.readouterr().err
+        "2 of 3 images name no patient; each of them is split on its own" in capsys.readouterr().err
     )
     listed(raw, "image", patient="p")
     assert "stands alone" not in capsys.readouterr().err

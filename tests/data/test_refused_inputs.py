@@ -191,8 +191,8 @@ def test_classes_of_which_one_alone_can_be_read_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("first", "words"),
     [
-        ("sep=,", "remove that line: the separator is found without it"),
-        ('"sep=;"', "remove that line: the separator is found without it"),
+        ("sep=,", "remove that line: the separator is detected without it"),
+        ('"sep=;"', "remove that line: the separator is detected without it"),
         ("# exported, on Monday, by us", "remove the lines at its start that begin with #"),
         ("# by us", "remove the lines at its start that begin with #"),
     ],

@@ -56,7 +56,9 @@ def test_every_image_has_its_class_attributes_and_lesion(raw):
 
 def test_a_lesions_images_stay_together_and_those_without_one_stand_alone(raw, capsys):
     listing = isic2019.rows(raw, LESION)
-    assert "8 of 64 images name no lesion; each of them stands alone" in capsys.readouterr().err
+    assert (
+        "8 of 64 images name no lesion; each of them is split on its own" in capsys.readouterr().err
+    )
     sides = {(row.patient, row.test) for row in listing.rows if row.patient}
     assert len(sides) == len({unit for unit, _ in sides}) == 48
     result = sum(row.test for row in listing.rows)

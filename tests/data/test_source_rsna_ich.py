@@ -81,7 +81,7 @@ def test_a_table_without_a_bleed_gives_no_rows(tmp_path):
 
 
 def test_a_folder_that_is_not_kaggles_is_an_error(tmp_path):
-    with refused("has no stage_2_train.csv beside a folder stage_2_train"):
+    with refused("has no stage_2_train.csv next to a folder stage_2_train"):
         rsna_ich.rows(tmp_path, completed(8, "image"))
 
 

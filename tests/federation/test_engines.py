@@ -24,9 +24,9 @@ def clients():
     ("name", "device", "sentence"),
     [
         ("pol:4", "cpu", "'pol:4' is unknown"),
-        ("pool", "cpu", "lacks the number"),
-        ("pool:0", "cpu", "lacks the number"),
-        ("pool:two", "cpu", "lacks the number"),
+        ("pool", "cpu", "needs the number"),
+        ("pool:0", "cpu", "needs the number"),
+        ("pool:two", "cpu", "needs the number"),
         ("in-process:2", "cpu", "takes no number"),
         ("pool:2", "cuda:1", "is for cpu, not for cuda:1"),
         ("streams:2", "cpu", "is for cuda, not for cpu"),

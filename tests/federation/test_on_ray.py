@@ -235,7 +235,7 @@ def test_its_number_of_workers_may_be_left_out():
     assert chosen("ray", clients=4, device="cpu") == ("ray", 4)
     assert chosen("ray:1", clients=4, device="cuda") == ("ray", 1)
     assert parsed("ray:3", "cpu") == ("ray", 3)
-    with pytest.raises(UsageError, match="lacks the number"):
+    with pytest.raises(UsageError, match="needs the number"):
         parsed("ray:", "cpu")
     assert torch.get_num_threads() == 1
 

@@ -242,7 +242,7 @@ def takes_or_refuses(spec, name, trained):
     model = "clip-tiny" if resolve(spec).local.model else "cnn"
     if spec in OWN_LOSS:
         typed = describe(TrainOptions)[name].typed
-        with pytest.raises(UsageError, match=f"{spec} has a loss of its own, so --{typed}"):
+        with pytest.raises(UsageError, match=f"{spec} has its own loss, so --{typed}"):
             check(planned(spec, {}, training, 1, model=model))
         return
     check(planned(spec, {}, training, 1, model=model))

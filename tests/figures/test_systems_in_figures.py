@@ -128,9 +128,7 @@ def test_without_predictions_the_system_says_so(folder):
     assert system.versions == {}
     with pytest.raises(NothingToDraw) as refusal:
         system.images("clean", "")
-    assert refusal.value.sentence == (
-        "FedAvg: there are no predictions of single images beside its scores"
-    )
+    assert refusal.value.sentence == ("FedAvg: its scores have no predictions of single images")
 
 
 def test_the_classes_that_are_drawn_have_images(systems):

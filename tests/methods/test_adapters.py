@@ -83,7 +83,7 @@ def test_the_slabs_of_a_volume_share_its_singular_values():
 def test_batches_that_do_not_fit_their_shares_are_refused():
     adapted = layer("fair")
     adapted.groups.shares = SHARES[:2]
-    with pytest.raises(ValueError, match="3 images cannot be those of 2 group shares"):
+    with pytest.raises(ValueError, match="3 images do not match 2 group shares"):
         adapted(images())
 
 

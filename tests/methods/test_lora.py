@@ -232,7 +232,7 @@ def test_a_layer_that_takes_images_in_its_second_dimension_gets_no_adapter():
 @BOTH
 def test_a_network_without_a_layer_for_adapters_is_refused(spec):
     with pytest.raises(
-        UsageError, match="no linear layer or convolution that an adapter could stand beside"
+        UsageError, match="no linear layer or convolution that an adapter could be added to"
     ) as error:
         toy_net(extend=resolve(spec).local.extend)
     assert "--model" in error.value.hint

@@ -86,7 +86,9 @@ def test_a_vision_transformer_is_read_as_others_keep_it(layout, tmp_path):
 
 def test_a_checkpoint_with_other_objects_than_its_arguments_is_refused(tmp_path):
     torch.save({"model": trained(), "when": date(2025, 1, 1)}, tmp_path / "w.pth")
-    with pytest.raises(FedcliError, match="holds Python objects beside tensors") as error:
+    with pytest.raises(
+        FedcliError, match="contains Python objects in addition to tensors"
+    ) as error:
         build(weights=tmp_path / "w.pth")
     assert "clean.pth" in error.value.hint
 

@@ -251,7 +251,7 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
         error.value.hint,
     )
     assert (as_teacher.value.sentence, as_teacher.value.hint) == expected
-    assert error.value.sentence == f"{path} holds Python objects beside tensors"
+    assert error.value.sentence == f"{path} contains Python objects in addition to tensors"
     assert "\x1b" not in error.value.hint
     assert "\n" not in error.value.hint
     python, option, code = shlex.split(error.value.hint.partition(": ")[2])

@@ -178,7 +178,7 @@ class Trap:
 
 
 def test_a_pickle_is_never_run(tmp_path):
-    with pytest.raises(FedcliError, match="holds Python objects beside tensors"):
+    with pytest.raises(FedcliError, match="contains Python objects in addition to tensors"):
         load_teacher(saved(tmp_path, {"conv1.weight": Trap()}))
 
 

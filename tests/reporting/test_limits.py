@@ -30,7 +30,7 @@ def test_a_score_is_found_by_its_name_or_title_on_any_version(paths):
     for metric in ("balanced_accuracy", "Balanced Accuracy"):
         result = broken(paths[0], f"{metric} on noisy > {value - 1}")
         expected = [
-            f"FedAvg: {metric} on noisy is {value:.2f} %, beyond --fail-if '{metric} on noisy > {value - 1}'"
+            f"FedAvg: {metric} on noisy is {value:.2f} %, which --fail-if '{metric} on noisy > {value - 1}' forbids"
         ]
         assert result == expected
         result = broken(paths[0], f"{metric} on noisy > {value + 1} %")
@@ -126,7 +126,7 @@ def test_report_ends_with_its_own_code_after_its_table_and_says_each_limit(paths
     )
     assert code == 4
     assert "FedHEAL" in out
-    assert err.count("beyond --fail-if 'accuracy < 99'") == 2
+    assert err.count("which --fail-if 'accuracy < 99' forbids") == 2
     assert fedcli("report", *paths, "--fail-if", "accuracy > 100")[0] == 0
     assert fedcli("report", *paths, "--fail-if", "gap(race) > 5")[0] == 2
 
@@ -142,7 +142,7 @@ def test_compare_has_limits_of_changes_and_of_p(paths):
     words = ["compare", *paths, "--resamples", "100", "--quiet", "--fail-if"]
     code, _, err = fedcli(*words, "change(auc_ovo_macro) < -1")
     assert code == 4
-    assert "beyond --fail-if 'change(auc_ovo_macro) < -1'" in err
+    assert "which --fail-if 'change(auc_ovo_macro) < -1' forbids" in err
     assert fedcli(*words, "change(auc_ovo_macro) > 1", "--fail-if", "change(gap(sex)) > 99")[0] == 0
     assert fedcli(*words, "p(auc_ovo_macro) < 0.05")[0] == 4
     assert fedcli(*words, "auc_ovo_macro < 5")[0] == 2

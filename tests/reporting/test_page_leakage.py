@@ -102,7 +102,7 @@ def test_a_group_of_few_images_is_in_doubt_and_lacks_what_it_did_not_measure(bod
 
 def test_shared_test_images_are_said_below_the_table(body):
     body["shared_tests"] = True
-    assert next(leakage.tables(body)).legend.endswith("looks like membership.")
+    assert next(leakage.tables(body)).legend.endswith("look like membership.")
 
 
 def test_each_attack_has_a_table_of_its_own(body):

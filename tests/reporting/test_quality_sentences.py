@@ -33,7 +33,7 @@ def test_a_part_whose_interval_holds_nothing_may_be_chance(interval):
 def test_a_gap_that_is_wider_at_the_same_quality_is_said_to_be():
     wider = sentence((-0.02, -0.04, -0.01), standardised=(0.12, 0.08, 0.16))
     assert wider == (
-        "At the same contrast the gap in accuracy by sex, m over f, is wider: 12.0 (8.0 to 16.0) points in place of "
+        "At the same contrast the gap in accuracy by sex, m over f, is wider: 12.0 (8.0 to 16.0) points instead of "
         "10.0"
     )
 

@@ -46,7 +46,7 @@ def test_a_column_is_a_number_of_scores_json(tmp_path, score_path, hint):
         recipe.load(write(tmp_path, text))
     assert hint in error.value.hint
     assert (
-        "column 'accuracy': no number stands at" in error.value.sentence
+        "column 'accuracy': scores.json has no number at" in error.value.sentence
         or score_path.startswith("best")
     )
 

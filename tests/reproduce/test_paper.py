@@ -61,7 +61,7 @@ def made_up(tmp_path, monkeypatch, no_page, no_forecast):
 def test_a_paper_ends_in_a_page_of_what_agrees_and_what_could_not_be_run(made_up):
     ended = made_up("--only", "FedAvg")
     assert ended.exit_code == 1, ended.output
-    assert "1 of 3 recipes were not played whole: tiny-table3" in ended.stderr
+    assert "1 of 3 recipes were not completed: tiny-table3" in ended.stderr
     folder = Path("w/reproduce/tiny-paper")
     page = (folder / "report.html").read_text()
     for text in (

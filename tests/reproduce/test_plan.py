@@ -258,7 +258,7 @@ def test_a_plan_of_nothing_or_without_the_word_is_refused(capsys):
     assert (
         "--plan needs a name, or --all" in shown(capsys, "--plan", "--all", "fedheal", code=2).err
     )
-    assert "--all says nothing without --plan" in shown(capsys, "--all", code=2).err
+    assert "--all has no effect without --plan" in shown(capsys, "--all", code=2).err
     assert "no such recipe: nope" in shown(capsys, "nope", "--plan", code=2).err
     assert "did you mean 'fedheal' or" in shown(capsys, "fedhea", "--plan", code=2).err
     assert (
@@ -278,7 +278,7 @@ def test_data_of_unknown_size_are_left_out_and_said(tmp_path, facts):
     planned = plan.planned([file], "paper", facts)
     assert planned.data["toy"][0] == 0
     assert not planned.trainings
-    assert "nothing says how many images it has before it is prepared: toy." in " ".join(
+    assert "the number of images is not known before they are prepared: toy." in " ".join(
         sentences(planned, "paper")
     )
 

@@ -59,7 +59,8 @@ def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, column_unit, 
         assert result == 80
     else:
         with pytest.raises(
-            UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {column_unit}"
+            UsageError,
+            match=f"unit '{unit}' differs from the unit of column 'accuracy', {column_unit}",
         ):
             recipe.load(path)
 

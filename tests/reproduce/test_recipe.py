@@ -191,7 +191,7 @@ MISTAKES = {
     ("seeds = [0, 1]", 'published = "none.json"'): "published 'none.json' cannot be read",
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
     ("seeds = [0, 1]", 'files = ["moco"]'): "files should be a valid table",
-    ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} stands for nothing|did you mean 'seed'?",
+    ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} has no meaning|did you mean 'seed'?",
     ("[smoke.train]", "[smoke.set]\ntua = 1\n[smoke.train]"): (
         "smoke.set: no row there has an option 'tua'|did you mean 'tau'?"
     ),

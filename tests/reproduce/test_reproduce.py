@@ -217,7 +217,7 @@ def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
     ended = tiny("--scale", "smoke")
     assert ended.exit_code == 2
     assert (
-        "column 'clean ACC': no number stands at 'versions/clean/balanced_acuracy' of scores.json"
+        "column 'clean ACC': scores.json has no number at 'versions/clean/balanced_acuracy'"
         in ended.stderr
     )
     assert "did you mean 'balanced_accuracy'?" in ended.stderr

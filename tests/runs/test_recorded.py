@@ -180,5 +180,7 @@ def test_the_data_choose_an_attribute_which_is_said():
         ),
     ):
         settled_plan = settled.settled(asked_plan, check(asked_plan), body)
-        sentence = f"the groups are those of age; {flag} takes another (sex)" if flag else ""
+        sentence = (
+            f"the groups come from age; {flag} chooses another attribute (sex)" if flag else ""
+        )
         assert settled.chosen(asked_plan, settled_plan, body) == sentence

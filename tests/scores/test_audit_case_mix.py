@@ -74,7 +74,7 @@ def test_classes_that_no_two_hospitals_share_leave_the_question_open():
     unknown = {"of": "answers", "accuracy": interval, "by_class": interval, "within": None}
     assert leakage._hospital(unknown) == (
         "From answers the hospital is recognised in 80.0 (70.0 to 90.0) %, by class alone in 80.0 (70.0 to 90.0) %; "
-        "too few are of one class to tell whether they reveal more than the case mix"
+        "too few are of one class to show whether they reveal more than the case mix"
     )
 
 

@@ -45,10 +45,10 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     )
     reasons = differences_of_files(trained, tmp_path)
     assert (
-        "a DICOM CT file, where the training images are PNG or JPEG files; grey, where"
+        "a DICOM CT file, while the training images are PNG or JPEG files; grey, where"
         in reasons["head.dcm"]
     )
-    assert reasons["grey.png"].startswith("grey, where every training image is coloured")
+    assert reasons["grey.png"].startswith("grey, while every training image is coloured")
     assert "its shorter side has 3 pixels, of the training images 8 or more" in reasons["small.png"]
     written = json.loads(
         typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout

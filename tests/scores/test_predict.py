@@ -459,7 +459,7 @@ def test_what_onnx_does_not_know_is_said_in_a_sentence_and_nothing_on_stdout(tmp
 def test_predict_without_a_file_says_what_is_missing(run):
     ended = typed("predict", run)
     assert ended.exit_code == 2
-    assert "predict lacks FILE" in ended.stderr
+    assert "predict needs FILE" in ended.stderr
 
 
 def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path, monkeypatch):

@@ -318,7 +318,7 @@ COUNTED = {
     ),
     "a group of all": (
         lambda answer: (answer[0], {n: answer[1][n.replace("sex/0", "all")] for n in answer[1]}),
-        "its counts by 'sex' hold more than those of all images",
+        "its counts by 'sex' exceed the counts of all images",
     ),
     "another version": (
         lambda answer: (answer[0], {f"x{n}": a for n, a in answer[1].items()}),
@@ -379,4 +379,4 @@ def test_a_memory_that_one_site_alone_claims_blocks_no_later_round(data, tmp_pat
     run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=claim)
     assert run.is_file()
     err = capsys.readouterr().err
-    assert err.count("site south says that it keeps something of its client, and no other") == 1
+    assert err.count("site south reports that it keeps data of its client, and no other") == 1

@@ -158,7 +158,7 @@ WRONG = {
         r"site south: it answered with a model",
     ),
     "another name": (changed(client="north"), "site south answered as 'north'"),
-    "another round": (changed(round=7), "site south answered another question"),
+    "another round": (changed(round=7), "site south answered another request"),
     "no loss": (
         lambda answer: (answer[0], {"theta": answer[1]["theta"]}),
         "site south: .*without its array 'loss'",
@@ -239,7 +239,7 @@ def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
             "socket:s",
             "counts of all .* at the sites",
         ),
-        (data, plan(), "socket", "lacks the folder"),
+        (data, plan(), "socket", "needs the folder"),
     )
     for source, configuration, engine, sentence in cases:
         with pytest.raises(UsageError, match=sentence):

@@ -89,7 +89,7 @@ def test_a_policy_refuses_them(chain, tmp_path, policy, words):
 def test_by_a_group_a_coordinator_has_nothing(chain, tmp_path):
     described(chain, tmp_path / "all", "smallest_cell = 1")
     result = run("inspect", tmp_path / "all", "--quality", "--by", "sex", code=2)
-    assert "a site tells of all its images together" in result
+    assert "a site describes all its images together" in result
 
 
 def test_a_site_whose_images_fill_one_cell_is_left_out(chain, tmp_path):

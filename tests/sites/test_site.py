@@ -311,7 +311,7 @@ def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
     data = chain_with_tests(tmp_path)
     printed = checked(data, tmp_path, "")
     assert "The model is sent as it is, not masked" in printed
-    assert "Even a single training step may be sent." in printed
+    assert "The policy allows rounds of one training step" in printed
     printed = checked(
         data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3"
     )

@@ -94,12 +94,12 @@ def test_an_engine_that_reaches_no_sites_cannot_evaluate():
         (
             {"kind": "labels", "severity": 5},
             "--severity is for images",
-            "--rate says how many labels are changed, --share how many patients lose an attribute",
+            "--rate sets how many labels are changed, --share how many patients lose an attribute",
         ),
         (
             {"kind": "attributes", "client": ["a=gaussian:3"]},
             "--client is for images and labels",
-            "--share says of how many patients an attribute is hidden",
+            "--share sets for how many patients an attribute is hidden",
         ),
         (
             {"kind": "labels", "match": "a"},
@@ -109,7 +109,7 @@ def test_an_engine_that_reaches_no_sites_cannot_evaluate():
         (
             {"kind": "attributes", "ratio": 0.5},
             "--ratio is for images and labels",
-            "--on names the clients; --clients says how many of them attack",
+            "--on names the clients; --clients sets how many of them attack",
         ),
         (
             {"match": "a", "severity": 2},
@@ -181,7 +181,7 @@ def test_without_a_method_and_without_resume_there_is_nothing_to_train(tmp_path)
 def test_a_bare_resume_takes_no_options_of_training(tmp_path):
     options = TrainOptions(None, resume=True, lr=0.1, work=tmp_path)
     assert refusal_of(train.run, options) == (
-        "--lr beside a bare --resume would be ignored",
+        "--lr would be ignored by a bare --resume",
         "a run goes on as it was begun: leave it out",
     )
 

@@ -14,14 +14,15 @@ Work = Annotated[Path, "folder of all results", RESULTS]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
-    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: "
-    "everything",
+    "print JSON instead of a path or a table: the main numbers and warnings; "
+    "--json=full: everything",
     Flag("[=full]", local=True, panel=OUTPUT, alone="short"),
 ]
 FailIf = Annotated[
     Sequence[str],
-    "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on "
-    "noisy < 60' or, of compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
+    "end with exit code 4 if this is true, such as 'gap(sex) > 5', 'worst(age) of "
+    "accuracy on noisy < 60' or, of compare, 'change(auc_ovo_macro) < -1'; in "
+    "percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
 AcceptLicence = Annotated[
@@ -31,8 +32,7 @@ AcceptLicence = Annotated[
 ]
 Force = Annotated[
     bool,
-    "replace files that are there already, even if fedcli did not write them or they were changed "
-    "since",
+    "replace existing files, even if fedcli did not write them or they were changed since",
     Flag(local=True, panel=OUTPUT, access="typed"),
 ]
 Seed = Annotated[int, "seed of every random number of this stage"]
@@ -57,8 +57,7 @@ def refuse_broken(sentences: Sequence[str]) -> None:
     for sentence in sentences[:-1]:
         console.fail(sentence)
     if sentences:
-        hint = "the results are written; this is what --fail-if was asked for"
-        raise LimitError(sentences[-1], hint)
+        raise LimitError(sentences[-1], "all results are written and printed")
 
 
 def refuse_sealed(out: Path, *, folder: bool = False) -> None:

@@ -246,7 +246,7 @@ def _debug(context: typer.Context) -> None:
 
 MEANINGS = {
     "quiet": "no progress and no notes on stderr",
-    "verbose": "details besides, such as how fast a training was",
+    "verbose": "more details, such as the speed of training",
     "debug": "show the traceback of an error",
 }
 EVERYWHERE = {

@@ -128,9 +128,9 @@ class Shares(Counted):
     by: Annotated[tuple[str, ...], "the one attribute that the shares are about"]
     shares: Annotated[
         str,
-        "rows such as 0.9,0.1;0.1,0.9: which part of each value's images the row's clients get "
-        "together, so columns sum to 1; clients are divided evenly among the rows; a single row "
-        "stands for all its rotations",
+        "rows such as 0.9,0.1;0.1,0.9: which part of each value's images the row's "
+        "clients get together, so columns sum to 1; clients are divided evenly among the "
+        "rows; a single row is used with all its rotations",
     ] = ""
 
     def check(self, dataset: Dataset) -> None:

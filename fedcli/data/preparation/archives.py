@@ -119,7 +119,7 @@ def _write(archive: Path, member: Member, folder: Path) -> None:
         with file:
             shutil.copyfileobj(content, file, LONGEST_HEADER)
     if path.stat().st_size != member.size:
-        raise EOFError(f"{member.name} has not the length that the archive says")
+        raise EOFError(f"{member.name} does not have the length that the archive states")
 
 
 def _members(archive: Path) -> Iterator[Member]:

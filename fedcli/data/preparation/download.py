@@ -134,7 +134,7 @@ def _fault_of_all(faults: dict[str, FedcliError], count: int) -> FedcliError:
     for fault_of_file in faults.values():
         console.fail(fault_of_file.sentence, fault_of_file.hint)
     files = console.counted(len(faults), "file is", "files are")
-    hint = "the reason stands above; the same command fetches what is missing, nothing twice"
+    hint = "the reason is printed above; the same command fetches what is missing, nothing twice"
     return type(fault)(f"{files} missing: {console.listed([*faults])}", hint)
 
 

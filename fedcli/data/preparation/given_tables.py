@@ -110,7 +110,7 @@ def _table(path: Path) -> tuple[list[str], Records]:
     widths = {len(columns) for columns, _ in tables.values()}
     if len(widths) > 1:
         hint = "both need the same columns"
-        raise FedcliError(f"{path} and the file beside it have different columns", hint)
+        raise FedcliError(f"{path} and the file next to it have different columns", hint)
     records_with_part = []
     for part, (_, part_records) in tables.items():
         records_with_part += [[*record, part] for record in part_records]

@@ -81,9 +81,9 @@ def _classes(pairs: Classes) -> list[str]:
                 owners.setdefault(joined_class, set()).add(dataset)
     if not any(len(names) > 1 for names in owners.values()):
         console.warn(
-            f"no class of {' and '.join(pairs)} has the same name, so an image's dataset tells "
-            "which classes it may have; if some are one, say so by --classes-table FILE, with "
-            "the columns dataset, class and joined"
+            f"no class of {' and '.join(pairs)} has the same name, so the dataset of an image "
+            "reveals which classes are possible; if some are the same, join them by "
+            "--classes-table FILE, with the columns dataset, class and joined"
         )
     if len(owners) < 2:
         sentence = f"all images would be {next(iter(owners))!r}, and there is nothing to learn"
@@ -117,7 +117,7 @@ def _check_alike(bodies: Bodies) -> None:
     with_one = [name for name in bodies if name not in with_several]
     if with_several and with_one:
         sentence = f"{with_several[0]} has several labels per image, {with_one[0]} has one"
-        raise FedcliError(sentence, "merge datasets that are labelled alike")
+        raise FedcliError(sentence, "merge datasets that are labelled in the same way")
     for name, body in bodies.items():
         if DATASET in body["attributes"]:
             hint = "merge the datasets that it was made of"

@@ -69,7 +69,7 @@ USUAL = {
     "channels": 3,
     "split": "unit",
     "splits": {
-        "unit": "8:2 per class, a patient's images together where the reader names patients",
+        "unit": "8:2 per class, a patient's images together if the dataset names patients",
         "image": "8:2 per class, image by image",
     },
     "augment": "none",

@@ -49,7 +49,7 @@ def _note_alone(rows: list[Row], unit: str) -> None:
     alone = [row for row in rows if not row.patient]
     if alone:
         count = f"{len(alone)} of {len(rows)} images name no {unit}"
-        console.say(f"{count}; each of them stands alone in the split")
+        console.say(f"{count}; each of them is split on its own")
 
 
 def sample_rows(rows: list[Row], choices: PrepareOptions) -> list[Row]:

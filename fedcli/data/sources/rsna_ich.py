@@ -89,7 +89,7 @@ def locate(raw: Path) -> tuple[str, str]:
             if (raw / f"{stage}.csv").is_file() and (raw / folder).is_dir():
                 return f"{stage}.csv", folder
     hint = "give the folder into which Kaggle's archive was unpacked"
-    raise FedcliError(f"{raw} has no {STAGES[0]}.csv beside a folder {STAGES[0]}", hint)
+    raise FedcliError(f"{raw} has no {STAGES[0]}.csv next to a folder {STAGES[0]}", hint)
 
 
 def single_labels(path: Path) -> "Series":

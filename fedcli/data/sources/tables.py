@@ -240,7 +240,7 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
     try:
         table = pandas.read_excel(regular(path), dtype=str, engine="openpyxl")
     except ImportError:
-        hint = f"pip install openpyxl, or save it as CSV beside it: {path.stem}.csv"
+        hint = f"pip install openpyxl, or save it as CSV in the same folder: {path.stem}.csv"
         raise FedcliError(f"reading {path.name} needs the Python module openpyxl", hint) from None
     except FedcliError:
         raise
@@ -291,7 +291,7 @@ def _check_first_line(path: Path, text: str) -> None:
     first, *others = text.lstrip().splitlines()[:2] or [""]
     if re.fullmatch(r'"?sep=.?"?[,;\t ]*', first, re.IGNORECASE):
         sentence = f"{path} begins with {first[:5]}, which names the separator of its cells"
-        raise FedcliError(sentence, "remove that line: the separator is found without it")
+        raise FedcliError(sentence, "remove that line: the separator is detected without it")
     widths = {tuple(map(line.count, ",;\t")) for line in (first, *others)}
     if first.startswith("#") and len(widths) > 1:
         sentence = f"{path} begins with a comment, and not with the names of its columns"

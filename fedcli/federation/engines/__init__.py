@@ -114,7 +114,7 @@ def remote(engine: str | None) -> tuple[Remote, str] | None:
         return None
     if not where:
         raise UsageError(
-            f"--engine {engine!r} lacks {kind.meaning}", f"write {name}:{kind.metavar}"
+            f"--engine {engine!r} needs {kind.meaning}", f"write {name}:{kind.metavar}"
         )
     return kind, where
 
@@ -144,7 +144,7 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
         return name, sys.maxsize
     if not count.isdecimal() or int(count) == 0:
         raise UsageError(
-            f"--engine {engine!r} lacks the number of clients at once",
+            f"--engine {engine!r} needs the number of clients at once",
             f"write for example {name}:4",
         )
     if int(count) > 1 and kind.device and not device.startswith(kind.device):

@@ -49,8 +49,8 @@ if not sys.stdin.buffer.read():
     print(sys.argv[1], file=sys.stderr)
 """
 GONE = (
-    "error: training was ended from outside, as ray does where the cluster's head or its own node "
-    "is gone. Start the cluster again and go on with --resume"
+    "error: training was ended from outside, as ray does if the cluster's head or "
+    "its own node is gone. Start the cluster again and go on with --resume"
 )
 Sent = tuple[Message, Arrays]  # a task or report, and beside it the client's memory
 Running = dict[Any, tuple[Any, list[int]]]  # result to come -> its worker, indices of its tasks

@@ -159,7 +159,7 @@ KINDS = (
     CurveKind(
         "precision-recall",
         "Precision and recall",
-        "How many of the images that are found have the class?",
+        "How many of the images that the model assigns to the class have it?",
         "Precision at each sensitivity; the dotted line is the share of the class among all "
         "images.",
         ("sensitivity (recall)", "precision (PPV)"),
@@ -169,7 +169,7 @@ KINDS = (
     CurveKind(
         "reliability",
         "Reliability curves",
-        "Do probabilities come true as often as they say?",
+        "Do probabilities match observed frequencies?",
         "Share of the class among images of a predicted probability, in ten bins of equal width; "
         "the dotted line is perfect calibration.",
         ("mean predicted probability", "share of the class"),

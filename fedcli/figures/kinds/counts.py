@@ -24,7 +24,7 @@ PERCENT = "training images (% of the client's)"
 def frame(
     path: Path,
     *,
-    percent: Annotated[bool, "shares of each client's images in place of their number"] = False,
+    percent: Annotated[bool, "shares of each client's images instead of their number"] = False,
 ) -> DataFrame:
     """A line per attribute, client and value: its training images, with percent in percent of the
     client's. The class is an attribute too.

@@ -27,9 +27,9 @@ TICK = 0.12  # of the height of a line, on both sides of the axis
 STEP = 0.3  # between two bars
 REACH = 0.02  # of the axis: how far a bar goes beyond its outermost methods
 ABOUT = (
-    "Mean rank of each method over {datasets}, 1 the best. A bar joins methods whose mean ranks "
-    "are less than the critical difference (CD, Nemenyi, level 0.05) apart: these data do not tell "
-    "them apart. {said}{caution}"
+    "Mean rank of each method over {datasets}, 1 the best. A bar joins methods whose "
+    "mean ranks are less than the critical difference (CD, Nemenyi, level 0.05) "
+    "apart: these data do not distinguish them. {said}{caution}"
 )
 
 
@@ -169,5 +169,5 @@ def _critical(width: float, count: int, axes: Axes) -> None:
     axes.text(centre, 1.5, text, ha="center", va="bottom", fontsize=8)
 
 
-QUESTION = "Which methods do ranks over several datasets tell apart?"
+QUESTION = "Which methods do ranks over several datasets distinguish?"
 register(Figure("critical-difference", QUESTION, "systems", frame, draw, every=True))

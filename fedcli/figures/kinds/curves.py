@@ -51,7 +51,8 @@ def frame(
     runs = {run: with_ratios(record, series) for run, record in runs.items()}
     records = list(runs.values())
     names = chosen(records, series)
-    _say_constants(records, names)
+    if not series:
+        _say_constants(records, names)
     parts = []
     for name in names:
         for run, record in runs.items():

@@ -36,7 +36,7 @@ def frame(system: System, *, by: By = "") -> DataFrame:
     dataset = dataset_of(system.paths[0], system.scores)
     if not dataset:
         sentence = f"the images of {system.run_name} are not here"
-        raise NothingToDraw(sentence, "draw it where they are")
+        raise NothingToDraw(sentence, "draw it where the images are")
     pool = pool_of(dataset)
     ids = pool.id.tolist()
     row_of = {name: row for row, name in enumerate(ids)}

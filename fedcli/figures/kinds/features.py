@@ -111,5 +111,5 @@ def _colours(count: int) -> Sequence[Any]:
     return [colours((k + 0.5) / count) for k in range(count)]
 
 
-QUESTION = "How does the model tell classes apart at each client?"
+QUESTION = "How well do the model's features separate the classes at each client?"
 register(Figure("features", QUESTION, "path", frame, draw))

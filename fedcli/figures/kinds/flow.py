@@ -30,8 +30,8 @@ GAP = 0.45  # between two boxes
 RIGHT = 4.1  # end of the boxes
 LETTERS = 46  # of a line beside a box
 ABOUT = (
-    "Images after each step, from the manifests; beside a box what was left out or how it was "
-    "divided."
+    "Images after each step, from the manifests; next to a box, what was left out or "
+    "how it was divided."
 )
 
 
@@ -52,7 +52,7 @@ def frame(system: System) -> DataFrame:
     run = manifest.parent(system.paths[0], "run")
     if not run or not manifest.parent(run, "dataset"):
         sentence = f"the data of {system.run_name} are not here"
-        raise NothingToDraw(sentence, "draw it where they are")
+        raise NothingToDraw(sentence, "draw it where the images are")
     table = DataFrame(list(_steps(run, system.scores)))
     title = f"Flow of images: {system.run_name}"
     return titled(table, title, ABOUT, table["images"].iloc[0])

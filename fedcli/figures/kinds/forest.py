@@ -25,9 +25,7 @@ from ..system import VERSION, System, shared_attributes
 WIDTH = 4.4  # inches of a panel
 LINE = 0.32  # inches of a group in it
 DOT = 0.13  # inches of a system's mark in a group
-ABOUT = (
-    "{what}, with its 95 % interval over the test patients (images, where no patients are known)."
-)
+ABOUT = "{what}, with its 95 % interval over the test patients (images, if no patients are known)."
 MEAN = "Mean of the last rounds"
 SMALL = " † marks a group that is too small, or that lacks a class or has few images of one."
 COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]

@@ -32,7 +32,7 @@ TITLE = "Loss along filter-normalised random directions"
 EDGE = 0.85  # step beyond which a number on a line would be cut
 FIRST = "first random direction"
 SECOND = "second random direction"
-VERSION = "of the test images; default: corrupted where every run has such images, else clean"
+VERSION = "of the test images; default: corrupted if every run has such images, else clean"
 
 
 def frame(

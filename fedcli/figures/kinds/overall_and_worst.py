@@ -27,13 +27,14 @@ MOST_NAMED = 12  # systems; of more, the first and those on the front are named
 NEAR = 0.03  # of the width and height of all points; points within it share a label
 BARS = "overall_low", "overall_high", "worst_low", "worst_high"
 ABOUT = (
-    "Each system's score on all clean test images against that of its worst group, both as in the "
-    "tables. The line joins the systems that no other one beats in both."
+    "Each method's score on all clean test images against its worst group's, both as "
+    "in the tables. The line joins the methods that no other method beats in both."
 )
 BARRED = (
-    " Bars: 95 % bootstrap intervals, of all images and of the group that is worst on average. "
-    "The same images choose that group, so its bar lies too low where there are many groups: of "
-    "five equal ones it holds the true score in about 90 % of cases."
+    " Bars: 95 % bootstrap intervals, of all images and of the group that is worst "
+    "on average. The same images choose that group, so its bar lies too low if there "
+    "are many groups: of five equal ones it holds the true score in about 90 % of "
+    "cases."
 )
 GREYED = " Grey: systems that are on no such line."
 

@@ -31,8 +31,9 @@ MARGIN = 1.8  # inches of the names beside the cells
 HALF = 0.47  # of a cell, from its middle to the edge of its image
 LONG = 9  # letters of a class, from which the names stand upright
 ABOUT = (
-    "A training image of each client and class, drawn by seed {seed}, and below it, where a client "
-    "is noisy, the same one corrupted. {clients} of {roster} clients, {classes} of {known} classes."
+    "A training image of each client and class, drawn by seed {seed}, and for a "
+    "noisy client, below it, the same image corrupted. {clients} of {roster} "
+    "clients, {classes} of {known} classes."
 )
 Rows = list[tuple[str, dict[str, np.ndarray]]]  # name, and class -> uint8 [H, W, C]
 

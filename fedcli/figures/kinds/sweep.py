@@ -30,8 +30,8 @@ SIZE = 5.0, 3.6  # inches
 OVER = "an option of runs or data, such as q, lr, ratio or severity"
 LEVEL: Look = {"linestyle": "--", "linewidth": 1.3}  # a line of what has no such setting
 VERSION = (
-    "validation, or of the test images: clean, corrupted or average; default: validation where all "
-    "runs have such images, else average"
+    "validation, or of the test images: clean, corrupted or average; default: "
+    "validation if all runs have such images, else average"
 )
 
 

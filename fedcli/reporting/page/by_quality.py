@@ -185,7 +185,7 @@ def _sentence(
     groups = f"the gap in {title(metric)} by {attribute}, {gap.better} over {gap.worse}"
     points = percents(gap.gap[0])
     if difference < 0:
-        wider = f"{bounded(*gap.standardised).text} points in place of {points}"
+        wider = f"{bounded(*gap.standardised).text} points instead of {points}"
         return f"At the same {measure.title} {groups}, is wider: {wider}{ending}"
     share = f"{bounded(*gap.explained).text} of {points} points of {groups}"
     return f"{share}, are explained by {measure.title}{ending}"

@@ -28,10 +28,7 @@ from ..rows import Rows, SystemRow, scores_of
 from ..table import Section
 
 SHOWN = 6  # images
-LEGEND = (
-    "Test images, above as they are, below the same ones corrupted; the class of each stands "
-    "below it."
-)
+LEGEND = "Test images: above as they are, below the same ones corrupted, with their class below."
 EACH = 2  # errors of each group
 ERRORS = (
     "The test images of each group that the last round's models are most confidently wrong "
@@ -53,7 +50,7 @@ def section(compared: Rows) -> Section:
             panels += _strip(path)
     return Section(
         "images",
-        "Images, and what the models say of them",
+        "Images, and what the models predict for them",
         panels=panels,
     )
 

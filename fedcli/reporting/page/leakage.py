@@ -34,8 +34,8 @@ LEGEND = (
     "marks fewer than 30 training or held-out images."
 )
 SHARED = (
-    " A client without held-out images of its own is compared with all test images: that those "
-    "are of other classes or hospitals looks like membership."
+    " A client without its own held-out images is compared with all test images: "
+    "their different classes or hospitals look like membership."
 )
 ALLOWED = (
     "No attack on a single image can exceed these numbers, whatever it knows. None of them is "
@@ -74,12 +74,13 @@ SOURCE_HEADS: Heads = [
     "of others",
     "difference",
 ]
-TOO_FEW = "too few are of one class to tell whether they reveal more than the case mix"
+TOO_FEW = "too few are of one class to show whether they reveal more than the case mix"
 OLDER = "the audit is older than the comparison with the case mix: audit the run again"
 INVERSION = (
-    "PSNR in dB, high for similar images; below it that of the mean test image, the guess of who "
-    "sees no gradient, and that of the mean test image of its class, the guess of who also knows "
-    "the label. Distance is 1 minus the cosine of the two gradients."
+    "PSNR in dB, high for similar images; below it the PSNR of the mean test image, "
+    "the guess of an attacker without the gradient, and of the mean test image of "
+    "its class, the guess of one who also knows the label. Distance is 1 minus the "
+    "cosine of the two gradients."
 )
 
 

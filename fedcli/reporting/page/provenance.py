@@ -29,7 +29,7 @@ TABLE_ONE = (
     "images of each client, and all test images; unknown: images without a value."
 )
 HIDING = f" {HIDDEN}: few images, or a count that would reveal few images, by the policy of a site."
-FLOW = "From the manifests of the run's data; what was left out of a step stands beside it."
+FLOW = "From the manifests of the run's data; what a step left out is shown next to it."
 PARTS = "train", "val", "test"
 CLIENTS = 12  # more of them stand together in one column for each part
 Values = dict[str, int | None]  # images by value, None of what a site hides

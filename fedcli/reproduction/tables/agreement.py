@@ -203,8 +203,8 @@ def _on_one_run(count: int) -> str:
     numbers = counted(count, "published number has", "published numbers have")
     them = "them" if count > 1 else "it"
     return (
-        f"{numbers} one run of ours beside {them}: too few seeds to say whether they agree; "
-        "--seeds 3 gives an interval."
+        f"{numbers} one run of ours beside {them}: too few seeds to judge whether they "
+        "agree; --seeds 3 gives an interval."
     )
 
 

@@ -20,7 +20,7 @@ SPREADS = {
     "pooled": "population standard deviation over these rounds of all runs",
     "runs": "sample standard deviation of the runs' means",
 }
-WELCH = ", by Welch's test where the paper prints its deviation over runs"
+WELCH = ", by Welch's test if the paper prints its deviation over runs"
 MOMENTS = {
     "last5": "Mean over the last five rounds (all of a shorter run) and over seeds",
     "last": "Last round, mean over seeds",

@@ -31,7 +31,7 @@ FACTS = (  # of an image: below and above those of all training images
     ),
     ("with less colour than every training image", "with more colour than every training image"),
 )
-FAR = "its features are far from those of the training images"
+FAR = "its features are far from the training images' features"
 NO_FEATURES = np.zeros((0, 1), np.float32)
 Array = np.ndarray
 

@@ -301,7 +301,7 @@ def _say_compared(run: FinishedRun, training: Known) -> None:
         )
     elif is_at_sites(run.path):
         console.say(
-            "the run was trained at sites: new images are compared with those of --data alone"
+            "the run was trained at sites: new images are compared only with the images of --data"
         )
 
 

@@ -137,7 +137,7 @@ class Nodes:
             self._ask(present - self.names.keys())
         claiming = self._claiming(client, present)
         if len(claiming) > 1:
-            raise FedcliError(f"{len(claiming)} SuperNodes say that they are {client}", IMPOSTOR)
+            raise FedcliError(f"{len(claiming)} SuperNodes claim to be {client}", IMPOSTOR)
         return claiming[0] if claiming else None
 
     def _claiming(self, client: str, present: set[int]) -> list[int]:

@@ -98,7 +98,7 @@ def update_of(
     if arrays.keys() != {"theta", "loss"}:
         name = min(arrays.keys() - {"theta", "loss"})
         raise ValueError(
-            f"this method reports {name!r} beside its model, which the sum does not carry"
+            f"this method reports {name!r} in addition to its model, which the sum does not carry"
         )
     update = arrays["theta"].astype(np.float64) - question[1]["theta"]
     if scalars["n"] > largest:

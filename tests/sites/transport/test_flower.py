@@ -139,7 +139,7 @@ def test_two_nodes_that_say_they_are_one_site_are_asked_nothing():
     other = Question("south", MESSAGE)
     flower.pass_on(Asked(question, other), nodes)
     answer, _ = question.reply.result(0)
-    assert answer["error"] == "2 SuperNodes say that they are north"
+    assert answer["error"] == "2 SuperNodes claim to be north"
     assert "flwr supernode unregister" in answer["hint"]
     result = [message.metadata.dst_node_id for message in grid.pushed.values()]
     assert result == [7]

@@ -80,7 +80,7 @@ def _check_patients(listing: Listing, raw: Path) -> None:
     """Refuse an image whose patient the list of pairs does not name."""
     for row in listing.rows:
         if not row.patient:
-            hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
+            hint = f"put ADCIS' {PAIRS} next to the table, or use --split image"
             raise FedcliError(f"{raw} does not say whose eye {row.id} shows", hint)
 
 
@@ -118,7 +118,7 @@ def _unusable(record: dict[str, Any], column: str) -> str:
     if not isinstance(record["file"], str):
         return f"listed in {TABLE}, in none of the image folders"
     if record["adjudicated_gradable"].strip() in ("0", "0.0"):
-        return "not gradable, say the graders"
+        return "not gradable, according to the graders"
     if not record[column].strip():
         return f"no {column} in {TABLE}"
     return ""

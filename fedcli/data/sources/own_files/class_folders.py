@@ -104,8 +104,8 @@ def _labels(raw: Path, layout: FolderLayout) -> list[str]:
         *folders, _ = _parts(file)
         if len(folders) <= layout.level:
             hint = (
-                "put a CSV with a row per image beside them, "
-                "or each image into a folder named after its class"
+                "put a CSV with a row per image next to them, or each image into a folder named "
+                "after its class"
             )
             raise FedcliError(f"{raw} has no CSV, and {file} {INNER}", hint)
         labels.append(folders[layout.level])

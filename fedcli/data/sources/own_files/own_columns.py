@@ -161,7 +161,7 @@ def with_points(column: list[str]) -> list[str]:
 NO_FINDING = "no finding", "none"  # a cell that says that an image has no label
 CELLS = {"0": NO, "1": YES, "": NO}
 UNCERTAIN = {"zero": NO, "one": YES, "ignore": UNKNOWN}
-HINT = "a label's column holds 1, 0, -1 where it is uncertain, or nothing"
+HINT = "the column of a label contains 1, 0, -1 for uncertain, or nothing"
 Labels = tuple[list[tuple[int, ...]], list[str]]  # of each image, and the names of the labels
 
 
@@ -230,7 +230,7 @@ def _check_list(cell: str, parts: Sequence[str], path: Path) -> None:
     labels = f"{path}: the labels {cell[:80]!r}"
     odd = [name for name in parts if name.lower() in ("", *NO_FINDING)]
     if odd and odd[0]:
-        raise FedcliError(f"{labels} hold {odd[0]!r} beside others", CORRECT)
+        raise FedcliError(f"{labels} contain {odd[0]!r} among others", CORRECT)
     if odd or len(set(parts)) < len(parts):
         raise FedcliError(f"{labels} hold one twice, or an empty one", CORRECT)
 

@@ -150,7 +150,7 @@ def _check_lesions(listing: Listing, raw: Path) -> None:
     """Refuse an image of a lesion that no table names."""
     for row in listing.rows:
         if not row.patient:
-            hint = f"put {GROUPINGS} beside the table, or use --split image"
+            hint = f"put {GROUPINGS} next to the table, or use --split image"
             raise FedcliError(f"{raw} does not say which lesion {row.id} shows", hint)
 
 
