@@ -6,10 +6,11 @@ splits have other patients: each test set is drawn by itself, and a patient is l
 of its own test set alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,39 @@ from .systems import LAST, LAST5, Pairs, Scored
 
 Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
 Bounds = tuple[float, float]
+MOST_BYTES = 2**30  # of the tables that a function remembers
+
+
+class Remembered:
+    """A decorator of a function of hashable arguments: the tables used last are remembered, up to
+    MOST_BYTES.
+
+    A comparison of all rows of a recipe uses the tables of hundreds of runs once for each score.
+    """
+
+    def __init__(self, make: Callable[..., Table]) -> None:
+        self.make = make
+        self.cache_clear()
+
+    def cache_clear(self) -> None:
+        """Forget all tables."""
+        self.tables: dict[tuple[Any, ...], Table] = {}  # the one used last at the end
+        self.bytes = 0
+
+    def __call__(self, *arguments: Any) -> Table:
+        table = self.tables.pop(arguments, None)
+        if table is None:
+            table = self.make(*arguments)
+            self.bytes += _bytes(table)
+        self.tables[arguments] = table
+        while self.bytes > MOST_BYTES and len(self.tables) > 1:
+            oldest = next(iter(self.tables))
+            self.bytes -= _bytes(self.tables.pop(oldest))
+        return table
+
+
+def _bytes(table: Table) -> int:
+    return sum(column.nbytes for column in table.values())
 
 
 @dataclass(frozen=True)
@@ -66,8 +100,7 @@ class Resamples:
         return _without_each(run.path, sha256(run.path), where.attribute, own_metrics)[where]
 
 
-# a reference is compared with many systems, in some scores; at most 2 MB each of 2,000 resamples
-@lru_cache(maxsize=256)
+@Remembered
 def _drawn(
     path: Path,
     _: str,
@@ -160,7 +193,7 @@ def _with_average(table: Table) -> Table:
     return table | averages
 
 
-@lru_cache(maxsize=256)
+@Remembered
 def _without_each(
     path: Path,
     _: str,

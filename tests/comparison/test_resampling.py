@@ -185,3 +185,40 @@ def test_a_gap_has_no_interval_where_a_group_has_a_score_and_none(score, expecte
     gap = Where("clean", attribute="sex", measure="gap")
     differences = resampling.drawn_difference([(run_a, run_b)], gap, resamples)
     assert_allclose(differences, expected)
+
+
+def test_tables_are_remembered_up_to_a_number_of_bytes(monkeypatch):
+    """Three of 100 numbers fit, and of four the one used least recently is made again."""
+    monkeypatch.setattr(resampling, "MOST_BYTES", 3 * 800)
+    calls = []
+
+    @resampling.Remembered
+    def table_of(name):
+        calls.append(name)
+        return {SCORE: np.zeros(100)}
+
+    for name in "abc" * 3:
+        table_of(name)
+    assert calls == ["a", "b", "c"]
+    for name in "adcab":
+        table_of(name)
+    assert calls == ["a", "b", "c", "d", "b"]
+    assert table_of.bytes == 3 * 800
+    monkeypatch.setattr(resampling, "MOST_BYTES", 0)
+    assert table_of("e") is table_of("e")  # one is kept, whatever it takes
+
+
+def test_a_comparison_of_more_than_256_runs_draws_each_once(monkeypatch):
+    draws = []
+
+    def drawn(path, *_):
+        draws.append(path)
+        return {SCORE: np.zeros(2)}
+
+    monkeypatch.setattr(resampling, "_drawn", resampling.Remembered(drawn))
+    monkeypatch.setattr(resampling, "sha256", str)
+    runs = [SimpleNamespace(path=f"run {i}", identity="made") for i in range(300)]
+    for _ in range(3):
+        for run in runs:
+            Resamples(2).drawn(run, SCORE)
+    assert len(draws) == 300
