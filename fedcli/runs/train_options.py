@@ -50,7 +50,8 @@ class TrainOptions(Training):
     rounds: Annotated[
         int,
         "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few "
-        "images that 20 are under 100 local steps",
+        "images that 20 are under 100 local steps; behind them :patience=N stops after N rounds "
+        "without a better validation score",
         Flag(open=True),
         COMMON,
     ] = ROUNDS
@@ -68,7 +69,9 @@ class TrainOptions(Training):
         Flag(marks=("second", "watching")),
     ] = 0
     patience: Annotated[
-        int, "stop after so many rounds without a better validation score, >= 0; 0: never"
+        int,
+        "rounds without a better validation score, after which a run stops, >= 0; 0: never",
+        Flag(within="rounds"),
     ] = 0
     seed: Annotated[Seed, SECOND] = 0
     set: Annotated[
