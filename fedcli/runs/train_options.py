@@ -28,6 +28,14 @@ from ..options import COMMON, Flag, Source, left_open, recorded
 # the hint where options that were sent cannot be read
 ANOTHER = "both sides need the same version of fedcli"
 ROUNDS = 20  # by default
+OFF = None, False, 0, "", "none"  # values of an option that does nothing
+BELONGS = {  # options that do nothing unless one of others is on
+    "dp_clip": ("dp_noise", "dp_sgd"),
+    "dp_delta": ("dp_noise", "dp_sgd"),
+    "nesterov": ("momentum",),
+    "adapter_layers": ("adapters",),
+    "local_adapters": ("adapters",),
+}
 OF_METHOD = Flag(panel=METHOD)
 SECOND = Flag(marks=("second",))
 AGAIN = Flag(local=True, marks=("again",))
@@ -247,6 +255,15 @@ class TrainOptions(Training):
             return cls(**values, set=settings)
         except UsageError as error:
             raise UsageError(f"options received: {error.sentence}", ANOTHER) from None
+
+
+def used(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The recorded options that did something in a run: not those that are off, nor those that
+    belong to one that is off.
+    """
+    on = {name: value for name, value in options.items() if name == "seed" or value not in OFF}
+    idle = [name for name, owners in BELONGS.items() if on.keys().isdisjoint(owners)]
+    return {name: value for name, value in on.items() if name not in idle}
 
 
 def _unreadable(fault: str) -> UsageError:

@@ -330,7 +330,7 @@ class CompareOptions(Options):
         Sequence[Source],
         "two names or methods, of which the newest runs that can be compared are taken; or runs, "
         "scores or folders of runs, of two systems: a method in one setting, with one seed or "
-        "several; default: all runs under --work",
+        "several; default: the newest method and FedAvg, or the one before it",
         RUNS,
     ] = ()
     _: KW_ONLY
