@@ -20,6 +20,7 @@ from ..scores.evaluation_options import EvaluateOptions
 from ..system import processes
 
 CPU = "cpu"
+FEW = 20_000  # answers of models, which take no longer than processes need to start
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def score(runs: Sequence[Path], options: EvaluateOptions) -> None:
     """
     names = {path: _name(path) for path in runs if _needs_one_core(path)}
     count = side_by_side(len(names))
-    if count < 2:
+    if count < 2 or sum(map(_answers, names)) < FEW:
         return
     work = Work(options, own_metrics.names(), torch.get_num_threads())
     tasks = [(path, work) for path in names]
@@ -55,13 +56,12 @@ def score(runs: Sequence[Path], options: EvaluateOptions) -> None:
             name = names[path]
             if not isinstance(message, processes.Ended):
                 done, total = message
-                progress = f"round {done}/{total}"
-                console.status(f"[{ended}/{len(names)}] scoring {name}: {progress}")
+                console.status(f"[{ended}/{len(names)}] {name}: scoring {done}/{total}")
                 continue
             ended += 1
             if message.value is None:
                 continue  # whoever needs it scores it again, and learns why
-            console.say(f"[{ended}/{len(names)}] scored {name}")
+            console.say(f"[{ended}/{len(names)}] {name}: scored")
             for warning in message.value:
                 if warning not in warned:
                     console.warn(warning)
@@ -89,7 +89,15 @@ def _score(
 
 def _name(path: Path) -> str:
     run = manifest.read(path, "run")
-    return f"{run.body['label']}, seed {run.options.get('seed')}"
+    return f"{run.body['label']} · seed {run.options.get('seed')}"
+
+
+def _answers(path: Path) -> int:
+    """The least number of test images that the models of a run answer, each counted per model."""
+    models_kept = [name for name in manifest.read(path, "run").files if name.startswith("models/")]
+    dataset = manifest.parent(path, "dataset")
+    images = manifest.read(dataset).body["split"]["test"] if dataset else 0
+    return images * len(models_kept)
 
 
 def _needs_one_core(path: Path) -> bool:
