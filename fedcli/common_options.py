@@ -22,6 +22,22 @@ HEADINGS = (  # of options in help, in their order
     MACHINE,
     OUTPUT,
 )
+SHOWN_FIRST = {  # command -> its most used options in the order of its help; others as declared
+    "train": (
+        "rounds",
+        "epochs",
+        "lr",
+        "model",
+        "weights",
+        "prior",
+        "seeds",
+        "device",
+        "resume",
+        "set",
+        "name",
+        "over",
+    )
+}
 NAME = Flag(argument=True)
 LOCAL = Flag(local=True)
 INPUT = Flag(argument=True, local=True, access="reads")

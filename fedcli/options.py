@@ -341,10 +341,11 @@ class Option:
 
     def words(self, value: Any) -> list[str]:
         """The flag with its value as typed; [] where it is left out."""
-        if value is None or value is False:
+        if isinstance(value, bool):
+            names = self.typed.split("/--")  # of sample/--no-sample what is on, and what is off
+            return [f"--{name}" for name in (names[:1] if value else names[1:])]
+        if value is None:
             return []
-        if value is True:
-            return [f"--{self.typed}"]
         items: Iterable[Any] = value if self.shape == "several" else [value]
         if self.shape == "table":
             items = [f"{key}={item}" for key, item in value.items()]
@@ -490,7 +491,9 @@ class Options:
             if key not in options:
                 hint = nearest(name, [option.key for option in options.values()])
                 raise UsageError(f"{cls.stage} has no flag {name!r}", hint)
-            if value is not False:
+            option = options[key]
+            may_be_off = option.optional and option.shape == "switch"
+            if value is not False or may_be_off:
                 chosen[key] = value
         for key, option in options.items():
             if option.default is not MISSING or key in chosen:

@@ -168,6 +168,22 @@ def test_the_text_of_an_option_may_hold_other_options(typed, same, words):
     assert Parts(**{written[0].lstrip("-"): written[1]}) == parts
 
 
+@dataclass(frozen=True)
+class OnOrOff(options.Options):
+    stage = "prepare"
+    sample: Annotated[bool | None, "a sample", options.Flag(typed="sample/--no-sample")] = None
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(True, ["--sample"]), (False, ["--no-sample"]), (None, [])],
+)
+def test_a_switch_that_may_be_left_open_is_on_or_off_in_words_of_its_own(value, words):
+    switched = OnOrOff.from_flags({"sample": value})
+    assert switched.sample is value
+    assert switched.argv() == ["prepare", *words]
+
+
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [

@@ -171,9 +171,22 @@ def _refuse(ctx: typer.Context, error: BaseException) -> None:
     sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
     command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
     line = getattr(getattr(error, "ctx", None), "command_path", None) or command
-    hint = f"`{line} --help` lists what can be given"
+    hint = _of_part(error) or f"`{line} --help` lists what can be given"
     with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
         _end(ctx, UsageError(f"{sentence[:1].lower()}{sentence[1:]}", hint))
+
+
+def _of_part(error: Exception) -> str:
+    """A hint on an option that is written in the text of another, "" for any other."""
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    options = getattr(getattr(command, "callback", None), defaults.OPTIONS, {})
+    word = str(getattr(error, "option_name", "")).lstrip("-")
+    for option in options.values():
+        for part in option.parts:
+            if word in (part.word, part.key):
+                text = part.word if part.shape == "switch" else f"{part.word}=VALUE"
+                return f"it is a part of --{option.typed}: write --{option.typed} {text}"
+    return ""
 
 
 def _nothing_begun() -> None:

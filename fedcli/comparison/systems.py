@@ -184,6 +184,21 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
     return list(groups.values())
 
 
+def shared_parts(labels: Sequence[str]) -> list[str]:
+    """Parts behind the method's own name that the labels of several systems share."""
+    parts, *others = [label.split(", ")[1:] for label in labels]
+    if not others:
+        return []
+    for other in others:
+        parts = [part for part in parts if part in other]
+    return parts
+
+
+def without_parts(label: str, shared: Sequence[str]) -> str:
+    """A label without the parts that others share."""
+    return ", ".join(part for part in label.split(", ") if part not in shared)
+
+
 def settings(a: RunScores, b: RunScores) -> list[dict[str, str]]:
     """Differences before any score: the setting, and its value in each; "-" where one does not have
     it.

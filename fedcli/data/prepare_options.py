@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..common_options import (
-    LOCAL,
     NAME,
     WORK,
     Clients,
@@ -47,10 +46,11 @@ class PrepareOptions(Options):
         Flag(local=True, access="reads"),
         COMMON,
     ] = None
-    sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
-    no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = (
-        False
-    )
+    sample: Annotated[
+        bool | None,
+        "use a synthetic sample, without a warning; or never: end with an error instead",
+        Flag(local=True, typed="sample/--no-sample"),
+    ] = None
     attributes: Annotated[
         Source | None,
         "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by "
@@ -65,14 +65,21 @@ class PrepareOptions(Options):
         COMMON,
     ] = 0
     fit: Annotated[
-        Literal["stretch", "pad"], "stretch, or pad to keep the aspect ratio", PIXELS
+        Literal["stretch", "pad"],
+        "how an image is brought to --size: stretch, or pad to keep the aspect ratio; settings "
+        "follow a colon: clahe evens out local contrast, scaled-decoding lets libjpeg shrink large "
+        "JPEG files to no less than twice --size (faster, with slightly different pixels); such as "
+        "pad:clahe",
+        Flag("NAME[:PART,...]", marks=("pool", "pixels")),
     ] = "stretch"
-    clahe: Annotated[bool, "even out local contrast", PIXELS] = False
+    clahe: Annotated[
+        bool, "even out local contrast", Flag(marks=("pool", "pixels"), within="fit")
+    ] = False
     scaled_decoding: Annotated[
         bool,
         "let libjpeg shrink large JPEG files, to no less than twice --size: faster, with "
         "slightly different pixels",
-        Flag(recorded="on", marks=("pool", "pixels")),
+        Flag(recorded="on", marks=("pool", "pixels"), within="fit"),
     ] = False
     window: Annotated[
         str | None,
@@ -99,15 +106,25 @@ class PrepareOptions(Options):
     ] = 1
     folds: Annotated[int, "number of folds, in [2, 100]", Flag(open=True, marks=("pool",))] = 5
     sample_images: Annotated[
-        int | None, "use so many of the images, drawn by --seed before the split, >= 1", POOL
+        int | None,
+        "use so many of the images, drawn by --seed before the split, >= 1; 2000:stratified keeps "
+        "the proportions of the classes",
+        POOL,
     ] = None
     stratified: Annotated[
-        bool, "with --sample-images: keep the proportions of the classes", POOL
+        bool,
+        "keep the proportions of the classes",
+        Flag(marks=("pool",), within="sample-images"),
     ] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated", COMMON] = (
         field(default_factory=dict, hash=False)
     )
-    table: Annotated[str | None, "images: the CSV or Excel workbook in the folder", OWN] = None
+    table: Annotated[
+        str | None,
+        "images: the CSV or Excel workbook in the folder; behind it :encoding=NAME, of the CSV and "
+        "of --attributes, such as encoding=cp1252 from Excel; default: utf-8",
+        Flag("FILE[:PART]", marks=("own",)),
+    ] = None
     image_column: Annotated[str | None, "images: files' names", OWN_COLUMN] = None
     label_column: Annotated[
         Sequence[str], "images: classes; with --multi-label it may be repeated", OWN_COLUMN
@@ -131,7 +148,7 @@ class PrepareOptions(Options):
         Flag("COLUMN:OLD=NEW,...", marks=("own",)),
     ] = ()
     encoding: Annotated[
-        str | None, "images: encoding of the CSV, such as cp1252 from Excel; default: utf-8", OWN
+        str | None, "of the CSV; default: utf-8", Flag(marks=("own",), within="table")
     ] = None
     unknown: Annotated[
         str | None, "images: values of groups and patients that mean unknown, such as -1,other", OWN
@@ -175,9 +192,9 @@ class PrepareOptions(Options):
                 sentence = "--label-column is given several times"
                 raise UsageError(sentence, "--multi-label takes a column for each label")
             typed["label-column"] = self.label_column[0]  # which may have a comma in it
-        for name in typed:
-            if name in self.set:
-                sentence = f"--{name} and --set {name} exclude each other"
+        for option in self.marked("own"):
+            if option.key in typed and option.key in self.set:
+                sentence = f"--{option.typed} and --set {option.key} exclude each other"
                 raise UsageError(sentence, "give one of them")
         return {**self.set, **typed}
 

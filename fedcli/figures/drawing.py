@@ -43,6 +43,7 @@ PANEL = 4.1, 2.7  # inches
 SQUARE = 4.1, 3.6  # inches
 SMALL = 4.0  # inches of width, below which a panel has small words above it
 BESIDE = 2.2  # inches of the legend beside the panels
+LINE = 0.22  # inches of a line of the legend, at least
 ABOVE = 0.6  # inches of the title above them
 LETTER = 0.105  # inches of a letter of the title
 STYLE = {
@@ -161,8 +162,9 @@ def drawn(picture: Picture) -> "Figure":
     rows = -(-panel_count // columns)
     width = columns * wide
     height = rows * high
+    is_inside = panel_count < rows * columns and len(picture.legend) * LINE <= high
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
-    size = (width + BESIDE, height + ABOVE)
+    size = (width if is_inside else width + BESIDE, height + ABOVE)
     figure = Figure(size, layout=layout)
     letters = int((width - 0.7) / LETTER)  # that fit beside the legend
     title_lines = picture.title.splitlines()
@@ -175,7 +177,8 @@ def drawn(picture: Picture) -> "Figure":
             shared = axes
     _draw_panels(picture, figure.axes, panel_count - columns)
     if picture.legend:
-        _draw_legend(picture, figure)
+        free = figure.add_subplot(rows, columns, rows * columns) if is_inside else None
+        _draw_legend(picture, figure, free)
     return figure
 
 
@@ -196,12 +199,17 @@ def _draw_panels(
             axes.set_xlabel(picture.below)
 
 
-def _draw_legend(picture: Picture, figure: "Figure") -> None:
+def _draw_legend(picture: Picture, figure: "Figure", free: Axes | None) -> None:
+    """Explain the looks in the free place among the panels, or else beside them."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], **look) for look in picture.legend.values()]
     names = [wrapped(name) for name in picture.legend]
-    figure.legend(handles, names, loc="outside right upper")
+    if free is None:
+        figure.legend(handles, names, loc="outside right upper")
+    else:
+        free.set_axis_off()
+        free.legend(handles, names, loc="upper left")
 
 
 def _save(figure: "Figure", file: Path, picture: Picture) -> None:

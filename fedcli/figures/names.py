@@ -1,8 +1,9 @@
 """Names of runs and scores in pictures: the method, with what tells a run from others of it."""
 
+from dataclasses import replace
 from typing import Any
 
-from ..comparison.systems import grouped, identity, last, settled
+from ..comparison.systems import grouped, identity, last, settled, shared_parts, without_parts
 from ..console import counted
 from ..federation.training import HOW
 from ..options import Option, recorded
@@ -55,11 +56,14 @@ def _options(record: Record, without: str | None) -> dict[str, Any]:
 
 
 def labels(records: list[Record], without: str | None = None) -> dict[str, Record]:
-    """Runs by method, where it has several also by their options, or else by folder or by position.
+    """Runs by method, where it has several also by their options, or else by folder or by position;
+    without what all methods share.
 
     without: an option that is shown elsewhere, as seeds then are.
     """
-    by_options = [_label(record, records, without) for record in records]
+    shared = shared_parts(list(dict.fromkeys(record.label for record in records)))
+    short = [replace(record, label=without_parts(record.label, shared)) for record in records]
+    by_options = [_label(record, short, without) for record in short]
     by_folder = [record.folder.resolve().name for record in records]
     for texts in (by_options, by_folder):
         if len(set(texts)) == len(records):

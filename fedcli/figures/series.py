@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy import ndarray
 
+from ..comparison.systems import shared_parts
 from ..console import capital
 from ..data import manifest
 from ..errors import FedcliError
@@ -182,8 +183,11 @@ def heading(records: list[Record]) -> str:
         on = f" on {record.dataset}"
     if len(records) > 1:
         seeds = {record.options.get("seed") for record in records}
-        runs = f"{len(records)} runs{on}"
-        return f"{runs}, {len(seeds)} seeds" if len(seeds) > 1 else runs
+        labels = dict.fromkeys(record.label for record in records)
+        parts = [f"{len(records)} runs{on}", *shared_parts(list(labels))]
+        if len(seeds) > 1:
+            parts.append(f"{len(seeds)} seeds")
+        return ", ".join(parts)
     rounds = f"{record.rounds} rounds"
     if record.played != record.rounds:
         rounds = f"{record.played} of {rounds}"

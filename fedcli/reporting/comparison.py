@@ -11,6 +11,7 @@ from typing import Any
 from .. import console, printed
 from ..comparison import verdict
 from ..comparison.ranks import Ranks, by_method, friedman
+from ..comparison.systems import shared_parts
 from ..comparison.tested import Comparison
 from ..comparison.verdict import (
     HIGHER,
@@ -29,7 +30,7 @@ from ..scores.numbers import is_lower
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
-from .rows import Rows, shared_parts, systems_of
+from .rows import Rows, systems_of
 from .table import NONE, Column, ReportTable, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ

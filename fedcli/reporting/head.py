@@ -6,7 +6,7 @@ whose formula each method follows.
 from collections.abc import Sequence
 from typing import Any
 
-from ..comparison.systems import LAST, LAST5
+from ..comparison.systems import LAST, LAST5, shared_parts
 from ..console import capital, counted, listed
 from ..data import units
 from ..data.corruption.mixture import spoken as corruption_in_words
@@ -24,7 +24,6 @@ from .rows import (
     differ,
     has_two_rules,
     scores_of,
-    shared_parts,
     systems_of,
     unique,
 )

@@ -33,6 +33,8 @@ from ..comparison.systems import (
     last,
     read,
     refuse_mixed,
+    shared_parts,
+    without_parts,
 )
 from ..data import manifest, shared_patients
 from ..errors import UsageError, nearest
@@ -563,19 +565,9 @@ def shortened(rows: Rows) -> list[SystemRow]:
     has_unequal_runs = differ([row.runs for row in rows])
     short_rows = []
     for row in rows:
-        parts = [part for part in row.scores.name.split(", ") if part not in shared]
-        short_rows.append(replace(row, short=", ".join(parts), names_runs=has_unequal_runs))
+        short = without_parts(row.scores.name, shared)
+        short_rows.append(replace(row, short=short, names_runs=has_unequal_runs))
     return short_rows
-
-
-def shared_parts(labels: Sequence[str]) -> list[str]:
-    """Parts behind the method's own name that the labels of several systems share."""
-    parts, *others = [label.split(", ")[1:] for label in labels]
-    if not others:
-        return []
-    for other in others:
-        parts = [part for part in parts if part in other]
-    return parts
 
 
 def has_two_rules(rows: Rows) -> bool:

@@ -24,11 +24,11 @@ from ..errors import FedcliError, UsageError, of_system
 from ..io.claims import Claims
 from ..methods import resolve
 from ..options import Options
-from ..runs.resources import check_device, free
+from ..runs.resources import check_device, side_by_side
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.options import TrainOptions
 from ..stages.results import Result
-from ..system import interrupts, processes
+from ..system import interrupts
 from ..system.processes import Ended, one_each
 from .expand import RecipeCell, stages_of
 from .shared import HELD, Board, Outcome, Shared, Sources
@@ -40,7 +40,6 @@ RUN: dict[str, Any] = {
     "corrupt": corrupt.run,
 }
 CONTEXT = 2**29  # bytes that a process holds on a GPU beside its tensors
-GIB = 2**30
 POLL = 1.0  # seconds between two looks at what other processes hold
 
 Task = tuple[RecipeCell, Path]  # a cell, and the manifest of its data
@@ -125,10 +124,7 @@ def _at_once(cells: list[RecipeCell]) -> int:
     for cell in cells:
         if _needs_all_cores(train.resolved(cell.train)):
             return 1
-    works = {cell.work for cell in cells}
-    limit = min(processes.cores(), len(works))
-    free_bytes = free("cpu")
-    return min(limit, max(1, free_bytes // GIB)) if free_bytes else limit
+    return side_by_side(len({cell.work for cell in cells}))
 
 
 def _needs_all_cores(plan: TrainOptions) -> bool:

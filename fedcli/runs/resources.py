@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ..errors import FedcliError, UsageError
-from ..system import container
+from ..system import container, processes
 from ..system.apple import kernel_value
 from ..system.memory import keep_freed
 
@@ -19,6 +19,7 @@ STATUS = Path("/proc/self/status")
 ROLLUP = Path("/proc/self/smaps_rollup")
 MEMORY = Path("/proc/meminfo")
 PROCESSORS = Path("/proc/cpuinfo")
+GIB = 2**30
 
 
 def processor() -> str:
@@ -65,6 +66,15 @@ def free(device: str) -> int:
     if not available:
         return 0
     return max(1, min([available, *container.memory_left()]))
+
+
+def side_by_side(count: int) -> int:
+    """The number of processes on the CPU for so many pieces of work: as many as there are cores and
+    GiB of free memory, at least one.
+    """
+    limit = min(processes.cores(), count)
+    free_bytes = free("cpu")
+    return min(limit, max(1, free_bytes // GIB)) if free_bytes else limit
 
 
 def restart(device: str) -> None:

@@ -118,8 +118,9 @@ def check_patience(federation: PlannedFederation) -> None:
     patience = federation.plan.patience
     if patience and not any(map(len, federation.data.val.values())):
         raise UsageError(
-            f"--patience {patience} stops by the clients' validation images, and they have none",
-            "make the partition again with fedcli partition --val 0.1, or leave --patience out",
+            f"--rounds patience={patience} stops by the clients' validation images, and they have "
+            "none",
+            "make the partition again with fedcli partition --val 0.1, or leave patience out",
         )
 
 

@@ -312,7 +312,7 @@ class _Training:
             yield self.state.round + 1
 
     def _out_of_patience(self) -> bool:
-        """Tell whether as many rounds as --patience allows brought no better validation score."""
+        """Tell whether as many rounds as patience allows brought no better score in validation."""
         best = self.state.best
         patience = self.plan.patience
         if not patience or best is None:

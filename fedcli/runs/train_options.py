@@ -28,6 +28,14 @@ from ..options import COMMON, Flag, Source, left_open, recorded
 # the hint where options that were sent cannot be read
 ANOTHER = "both sides need the same version of fedcli"
 ROUNDS = 20  # by default
+OFF = None, False, 0, "", "none"  # values of an option that does nothing
+BELONGS = {  # options that do nothing unless one of others is on
+    "dp_clip": ("dp_noise", "dp_sgd"),
+    "dp_delta": ("dp_noise", "dp_sgd"),
+    "nesterov": ("momentum",),
+    "adapter_layers": ("adapters",),
+    "local_adapters": ("adapters",),
+}
 OF_METHOD = Flag(panel=METHOD)
 SECOND = Flag(marks=("second",))
 AGAIN = Flag(local=True, marks=("again",))
@@ -50,7 +58,8 @@ class TrainOptions(Training):
     rounds: Annotated[
         int,
         "rounds of federated training, >= 1; default: 20, or up to 50 if clients have so "
-        "few images that 20 are under 100 local steps",
+        "few images that 20 are under 100 local steps; 100:patience=5 stops after five rounds "
+        "without a better validation score",
         Flag(open=True),
         COMMON,
     ] = ROUNDS
@@ -68,7 +77,9 @@ class TrainOptions(Training):
         Flag(marks=("second", "watching")),
     ] = 0
     patience: Annotated[
-        int, "stop after so many rounds without a better validation score, >= 0; 0: never"
+        int,
+        "rounds without a better validation score, after which a run stops, >= 0; 0: never",
+        Flag(within="rounds"),
     ] = 0
     seed: Annotated[Seed, SECOND] = 0
     set: Annotated[
@@ -245,6 +256,15 @@ class TrainOptions(Training):
             return cls(**values, set=settings)
         except UsageError as error:
             raise UsageError(f"options received: {error.sentence}", ANOTHER) from None
+
+
+def used(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The recorded options that did something in a run: not those that are off, nor those that
+    belong to one that is off.
+    """
+    on = {name: value for name, value in options.items() if name == "seed" or value not in OFF}
+    idle = [name for name, owners in BELONGS.items() if on.keys().isdisjoint(owners)]
+    return {name: value for name, value in on.items() if name not in idle}
 
 
 def _unreadable(fault: str) -> UsageError:

@@ -331,7 +331,7 @@ class CompareOptions(Options):
         Sequence[Source],
         "two names or methods, to compare their newest comparable runs; or runs, scores "
         "or folders of runs of two systems (a method in one setting, with one seed or "
-        "several); default: all runs under --work",
+        "several); default: the newest method and FedAvg, or the one before it",
         RUNS,
     ] = ()
     _: KW_ONLY

@@ -30,9 +30,12 @@ Function = Callable[[Array, Array, Values], float]
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMetric(metrics.Metric):
-    """A metric with its name in tables. code: where its function comes from."""
+    """A metric with its name in tables. code: where its function comes from; typed: its name as
+    named() reads it.
+    """
 
     code: Code
+    typed: str
 
 
 def is_own(name: str) -> bool:
@@ -52,6 +55,7 @@ def named(name: str) -> OwnMetric:
 
     Raises FedcliError, UsageError.
     """
+    typed = name
     if extensions.is_file(name):
         function, code = extensions.function(name, "metrics")
         name = function.__name__
@@ -73,6 +77,7 @@ def named(name: str) -> OwnMetric:
         value,
         sees=PROBABILITIES,
         code=code,
+        typed=typed,
     )
 
 
@@ -116,6 +121,11 @@ def asked_for(names: Sequence[str]) -> Iterator[list[str]]:
         by_name[metric.name] = metric
     with metrics.with_own(list(by_name.values())):
         yield list(by_name)
+
+
+def names() -> list[str]:
+    """The names of these metrics as they were typed; none where none is asked for."""
+    return [metric.typed for metric in metrics.own() if isinstance(metric, OwnMetric)]
 
 
 def recorded() -> dict[str, Any]:

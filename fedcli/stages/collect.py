@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from .. import console
@@ -123,10 +124,7 @@ def scores_of(path: Path, options: EvaluateOptions, place: str = "") -> tuple[Pa
 
     place: of the run among several, which is shown with its name.
     """
-    if _is_run(path):
-        path = path / "run.json"
-    kinds = () if path.is_file() else ("scores",)
-    path = manifest.find(path, *kinds)
+    path = _manifest_of(path)
     if manifest.read(path, "run", "scores").kind == "scores":
         return path, False
     scores = existing(path, options)
@@ -140,11 +138,34 @@ def scores_of(path: Path, options: EvaluateOptions, place: str = "") -> tuple[Pa
     return evaluate(path, options), False
 
 
+def _manifest_of(path: Path) -> Path:
+    """The manifest of a run or of scores. Raises FedcliError."""
+    if _is_run(path):
+        path = path / "run.json"
+    kinds = () if path.is_file() else ("scores",)
+    return manifest.find(path, *kinds)
+
+
 def _is_run(folder: Path) -> bool:
     """Tell whether it holds a run.json, be it a link that leads nowhere, which is complained of
     when it is read.
     """
     return folder.is_dir() and os.path.lexists(folder / "run.json")
+
+
+def _scored_together(runs: list[Path], options: EvaluateOptions) -> list[Path]:
+    """Those of several runs that have no scores yet, which are scored side by side."""
+    lacking: dict[Path, Path] = {}  # a run, and its manifest
+    for path in runs:
+        with suppress(FedcliError, OSError):  # which is met again, and then told
+            run = _manifest_of(path)
+            if manifest.read(run).kind == "run" and existing(run, options) is None:
+                lacking[path] = run
+    if len(lacking) > 1:
+        from . import scored_together  # imports torch, which existing scores do not need
+
+        scored_together.score(list(lacking.values()), options)
+    return list(lacking)
 
 
 def _collected(
@@ -158,6 +179,7 @@ def _collected(
     skip: leave out a run that cannot be evaluated, or whose scores cannot be read, unless no other
         is left.
     """
+    scored_now = _scored_together(runs, options)
     every: list[Path] = []
     existing_before = []
     for number, path in enumerate(runs, 1):
@@ -175,7 +197,7 @@ def _collected(
             console.warn(f"left out {path.parent}: {sentence(error)}")
             continue
         every.append(scores)
-        if is_existing:
+        if is_existing and path not in scored_now:
             existing_before.append(scores)
     if len(existing_before) == 1:
         console.say(f"already made: {existing_before[0].parent}")

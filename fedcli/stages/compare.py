@@ -14,7 +14,7 @@ from ..scores import own_metrics
 from ..scores.evaluation_options import CompareOptions, EvaluateOptions
 from . import named_runs
 from .call import called_with
-from .collect import every_run, scores_of_all
+from .collect import scores_of_all
 from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def run(options: CompareOptions) -> Compared:
     check_names(metrics)
     work = Path(options.work)
     with own_metrics.asked_for(files) as user_metrics:
-        paths = named_runs.every(options.runs, work) if options.runs else every_run(work)
+        paths = named_runs.every(options.runs, work) or named_runs.newest_two(work)
         scores = scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval))
         a, b = _two(scores)
         compared = tested(

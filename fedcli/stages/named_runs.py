@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import console
-from ..comparison.systems import grouped
+from ..comparison.systems import REFERENCE, grouped
 from ..data import last_used, manifest, not_chosen
 from ..data.manifest import Manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..natural import folded
 from ..options import Source
-from .collect import runs_in
+from .collect import comparable_runs, runs_in
 
 OF_METHOD = (  # options in which the runs of two names may differ
     "method",
@@ -98,6 +98,32 @@ def every(sources: Sequence[Source], work: Path) -> list[Path]:
         runs = runs_by_name.get(os.fspath(source))
         paths += runs_in(Path(source)) if runs is None else runs
     return paths
+
+
+def newest_two(work: Path) -> list[Path]:
+    """The newest system under a work folder behind the one that it is compared with: FedAvg, or
+    else the one before it; on the same data, with as many rounds and with all their seeds.
+
+    Both are named where others are left out. Raises FedcliError.
+    """
+    paths = sorted(comparable_runs(work), key=last_used.age, reverse=True)
+    runs = [NamedRun(path, manifest.read(path, "run")) for path in paths]
+    systems = grouped(runs, lambda run: run.options())
+    newest, *others = systems
+    reference = [system for system in others if system[0].names[0] == REFERENCE]
+    if newest[0].names[0] == REFERENCE:
+        reference = [system for system in others if system not in reference]
+        if reference:
+            newest, reference = reference[0], [newest]
+    compared = [*(reference or others)[:1], newest]
+    left_out = [system[0].path.parent.name for system in systems if system not in compared]
+    if left_out:
+        names = [system[0].names[1] for system in compared]
+        console.say(
+            f"comparing the newest: {names[-1]} with {names[0]}; left out: "
+            f"{console.shortened(', '.join(left_out))}; name two to compare others"
+        )
+    return [run.path for system in compared for run in system]
 
 
 def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:

@@ -277,7 +277,7 @@ def federation(folder: Path, draw: Draw) -> tuple[list[str], list[str]]:
         ["--test", "0.5"],
         ["--split", "image"],
         ["--fit", "pad"],
-        ["--clahe"],
+        ["--fit", "clahe"],
         ["--fold", "1"],
     ][draw.integers(6)]
     return line, head[2:4]

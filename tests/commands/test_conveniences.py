@@ -455,13 +455,33 @@ def test_help_of_a_large_command_has_headings():
 def test_help_shows_the_options_that_are_used_most_and_counts_the_others():
     out = run("train", "--help")[1].partition("\nMost used:")[2]
     shown = re.findall(r"^  (--[a-z-]+)", out, re.M)
-    assert len(shown) == 12
-    assert {"--rounds", "--seeds", "--over", "--resume"} < set(shown)
+    order = "rounds epochs lr model weights prior seeds device resume set name over"
+    assert shown == [f"--{name}" for name in order.split()]
     count = int(re.search(r"--help=all lists (\d+) more options", out)[1])
     every = run("train", "--help=all")[1].partition("\nTraining:")[2]
     all_shown = re.findall(r"^  (--[a-z-]+)", every, re.M)
     assert len(all_shown) == len(shown) + count
     assert set(shown) < set(all_shown)
+
+
+@pytest.mark.parametrize(("command", "most"), [("train", 48), ("prepare", 38)])
+def test_the_whole_help_of_a_large_command_is_not_endless(command, most):
+    lines = re.findall(r"^  --", run(command, "--help=all")[1], re.M)
+    assert len(lines) <= most
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("train fedavg --patience 5", "--rounds patience=VALUE"),
+        ("train fedavg --dp-noise 5", "--dp client=VALUE"),
+        ("prepare toy --clahe", "--fit clahe"),
+    ],
+)
+def test_an_option_that_is_a_part_of_another_is_answered_with_that_one(words, part):
+    code, _, err = run(*words.split())
+    assert code == 2
+    assert part in err
 
 
 def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):

@@ -87,7 +87,7 @@ def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_
     table = tmp_path / "table.csv"
     table.write_bytes("file,herkunft\na,Köln\nb,Bonn\nc,Köln\nd,Bonn\n".encode("cp1252"))
     words = {"raw": tmp_path / "raw", "encoding": "cp1252", "size": 16, "work": tmp_path}
-    with pytest.raises(FedcliError, match="--encoding needs a table"):
+    with pytest.raises(FedcliError, match="--table encoding needs a table"):
         fedcli.prepare("images", **words)
     dataset = fedcli.prepare("images", attributes=table, **words)
     result = dataset.body["attributes"]["herkunft"]

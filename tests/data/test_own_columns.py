@@ -36,7 +36,7 @@ def test_a_german_table_is_read_as_it_is(german):
 
 
 def test_without_its_encoding_the_hint_offers_one(german):
-    with refused("is not utf-8 text", "--encoding cp1252"):
+    with refused("is not utf-8 text", "--table encoding=cp1252"):
         listed(german)
     with refused("unknown encoding 'cp99'", of=UsageError):
         listed(german, encoding="cp99")

@@ -411,7 +411,7 @@ def test_a_table_in_an_encoding_with_zero_bytes_is_read_where_it_is_named(tmp_pa
     (raw / "labels.csv").write_text(text, encoding=encoding)
     result = listed(raw, encoding=encoding).classes
     assert result == ["b", "ä"]
-    with refused("labels.csv holds zero bytes", "--encoding cp1252 or utf-16"):
+    with refused("labels.csv holds zero bytes", "--table encoding=cp1252 or utf-16"):
         listed(raw)
     (raw / "labels.csv").write_text(text.replace("b", "\0"), encoding=encoding)
     with refused("labels.csv holds zero bytes"):

@@ -178,4 +178,4 @@ def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
     assert usual != scaled
     assert "scaled_decoding" not in manifest.read(usual).options
     assert manifest.read(scaled).options["scaled_decoding"] is True
-    assert "--scaled-decoding" in command(manifest.read(scaled).options)
+    assert "stretch:scaled-decoding" in command(manifest.read(scaled).options)

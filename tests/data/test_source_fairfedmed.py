@@ -341,7 +341,7 @@ def test_a_volume_of_32_channels_goes_into_the_pool(sample, tmp_path):
 
 
 def test_clahe_takes_no_volume(sample):
-    with refused("--clahe takes grey or colour images, not 32 B-scans", of=UsageError):
+    with refused("--fit clahe takes grey or colour images, not 32 B-scans", of=UsageError):
         OCT.rows(sample, choices(clahe=True))
 
 

@@ -25,7 +25,7 @@ from fedcli.scores.evaluation_options import EvaluateOptions
 COUNTS = {  # items with material, and half
     "CLAIM 2024": (13, 10),
     "EU AI Act": (4, 7),
-    "FUTURE-AI": (6, 4),
+    "FUTURE-AI": (5, 4),
     "STARD-AI": (8, 7),
     "TRIPOD+AI": (15, 6),
 }

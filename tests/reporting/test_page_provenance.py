@@ -136,12 +136,26 @@ def test_options_that_all_share_are_pairs_and_others_a_table():
     assert not [name for name in pairs if "--lr" in name or "--seed" in name]
 
 
-def test_an_option_without_effect_is_listed_only_beside_its_owner():
-    options = provenance._options([system("FedAvg")])
-    assert not [name for name in options if "nesterov" in name.lower()]
-    options = provenance._options([system("FedAvg", momentum=0.9)])
-    result = [values for name, values in options.items() if "nesterov" in name.lower()]
-    assert result == [["no"]]
+def values_of(word, *systems):
+    options = provenance._options(systems)
+    return [values for name, values in options.items() if word in name.lower()]
+
+
+def test_an_option_that_is_off_in_every_run_is_not_listed():
+    off = system("FedAvg", patience=0, prior="none", weights=None, personal=False)
+    for word in ("momentum", "patience", "rare classes", "weights", "local training"):
+        assert not values_of(word, off), word
+    assert values_of("patience", off, system("FedProx", patience=3)) == [["0", "3"]]
+
+
+def test_an_option_without_effect_is_listed_only_with_its_owner():
+    clip = {"dp_clip": 0.5, "dp_noise": 0.0}
+    assert not values_of("--dp", system("FedAvg", **clip))
+    noisy = system("FedAvg", **clip | {"dp_noise": 20.0})
+    assert sorted(values_of("--dp", noisy)) == [["0.5"], ["20.0"]]
+    assert not values_of("nesterov", system("FedAvg", nesterov=True))
+    with_momentum = system("FedAvg", nesterov=True, momentum=0.9)
+    assert values_of("nesterov", with_momentum) == [["yes"]]
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,6 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
     )
     result = devices("cpu", 4, of(model="resnet18"))
     assert result == ("cpu",) * 4
-    monkeypatch.setattr("fedcli.reproduction.jobs.free", lambda device: 2**31)
+    monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 2**31)
     result = devices("cpu", None, of())
     assert result == ("cpu",) * 2

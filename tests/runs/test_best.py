@@ -181,13 +181,14 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(
 
 def test_patience_needs_validation_images(tmp_path):
     with pytest.raises(
-        UsageError, match="--patience 2 stops by the clients' validation images, and they have none"
+        UsageError,
+        match="--rounds patience=2 stops by the clients' validation images, and they have none",
     ):
         train(
             make_chain(tmp_path), asked(patience=2), work=tmp_path, out=tmp_path / "runs" / "mine"
         )
     assert not (tmp_path / "runs" / "mine").exists()
-    with pytest.raises(UsageError, match="--patience=-1 is out of range"):
+    with pytest.raises(UsageError, match="--rounds patience=-1 is out of range"):
         check(asked(patience=-1))
 
 

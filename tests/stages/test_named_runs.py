@@ -7,7 +7,7 @@ import pytest
 
 import fedcli
 from fedcli.data import last_used
-from fedcli.errors import FedcliError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.stages import call, collect, named_runs
 
@@ -144,3 +144,34 @@ def test_without_names_the_newest_run_and_all_with_its_data_and_rounds_are_taken
     for name in {*runs} - expected:
         assert name in printed
     assert f"{work}/runs as an argument means all runs" in printed
+
+
+@pytest.mark.parametrize(
+    ("order", "expected", "left_out"),
+    [
+        (["lr", "a0", "a1", "ism"], ["a0", "a1", "ism"], "lr"),
+        (["lr", "ism", "a0", "a1"], ["a0", "a1", "ism"], "lr"),
+        (["a0", "a1", "lr"], ["a0", "a1", "lr"], ""),
+        (["other", "prox"], ["other", "prox"], ""),
+    ],
+)
+def test_without_names_the_newest_method_is_compared_with_fedavg(
+    work_and_runs, monkeypatch, capsys, order, expected, left_out
+):
+    work, runs = work_and_runs
+    paths = [runs[name] for name in order]
+    monkeypatch.setattr(named_runs, "comparable_runs", lambda work: paths)
+    monkeypatch.setattr(last_used, "age", paths.index)
+    compared = named_runs.newest_two(work)
+    assert sorted(named(compared)) == sorted(expected)
+    assert named(compared)[-1] == expected[-1]
+    printed = capsys.readouterr().err
+    assert (f"left out: {left_out}; " in printed) == bool(left_out)
+
+
+def test_runs_of_one_system_are_not_compared_with_another(work_and_runs, monkeypatch):
+    work, runs = work_and_runs
+    paths = [runs["a0"], runs["a1"]]
+    monkeypatch.setattr(named_runs, "comparable_runs", lambda work: paths)
+    with pytest.raises(UsageError, match="differ in nothing but the seed"):
+        fedcli.compare(work=work)

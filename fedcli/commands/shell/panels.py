@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from ... import extensions
-from ...common_options import HEADINGS
+from ...common_options import HEADINGS, SHOWN_FIRST
 from . import declare, defaults
 
 OPTIONS = "Options"
@@ -35,7 +35,7 @@ class Command(TyperCommand):
         formatter: Any,
     ) -> None:
         arguments: list[Record] = []
-        usual: list[Record] = []
+        usual: dict[str, Record] = {}
         by_heading: dict[str, list[Record]] = {heading: [] for heading in (OPTIONS, *HEADINGS)}
         declared = getattr(self.callback, defaults.OPTIONS, {})
         for parameter in self.get_params(ctx):
@@ -46,14 +46,16 @@ class Command(TyperCommand):
                 arguments.append(_untyped(record))
                 continue
             if parameter.name in declared and declared[parameter.name].common:
-                usual.append(record)
+                usual[parameter.name] = record
             heading = getattr(parameter, "rich_help_panel", None) or OPTIONS
             by_heading.setdefault(heading, []).append(record)
         by_heading = {heading: records for heading, records in by_heading.items() if records}
         sections: dict[str, list[Record]] = {"Arguments": arguments}
         is_short = bool(usual) and not ctx.meta.get(SHOWS_ALL)
         if is_short:
-            sections[USUAL] = usual
+            order = SHOWN_FIRST.get(str(ctx.command.name), ())
+            first = {name: usual[name] for name in order if name in usual}
+            sections[USUAL] = list((first | usual).values())
         elif sum(map(len, by_heading.values())) >= MANY:
             sections |= by_heading
         else:

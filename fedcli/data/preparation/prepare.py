@@ -154,7 +154,7 @@ def _listing(
     if options.split_file:  # which comes before a sample of the images
         whole = whole.completed(whole.own, sample_images=None)
     if options.attributes:
-        # a table to which --encoding applies, even where the images have none of their own
+        # a table to which the encoding applies, even where the images have none of their own
         whole = whole.completed({**whole.own, "attributes": "yes"})
     listing = checked(name, source.rows(raw, whole))
     rows = listing.rows

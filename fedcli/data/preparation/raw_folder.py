@@ -61,9 +61,8 @@ def with_raw_folder(options: PrepareOptions) -> PrepareOptions:
     and a table of its patients' attributes. Raises UsageError where there is none and no sample is
     wanted.
     """
-    if options.sample and (options.raw or options.no_sample):
-        flag = "--raw" if options.raw else "--no-sample"
-        raise UsageError(f"--sample and {flag} exclude each other", "give one of them")
+    if options.sample and options.raw:
+        raise UsageError("--sample and --raw exclude each other", "give one of them")
     name = options.name
     if options.raw or not sources.source(name).files:
         return options
@@ -88,7 +87,7 @@ def _folder_of(options: PrepareOptions) -> Path:
         return folder
     card = sources.card(name)
     has_sample = card["classes"] and sources.source(name).sample is not None
-    if options.no_sample or os.environ.get(VARIABLE) or not has_sample:
+    if options.sample is False or os.environ.get(VARIABLE) or not has_sample:
         hint = f"give --raw DIR; the files come from {card['where']}"
         raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
     console.warn(f"no files of {name}: {_places(name)}. {_about_sample(name, card)}")

@@ -32,7 +32,8 @@ def completed(name: str, card: Card, options: PrepareOptions) -> PrepareOptions:
             values["split"] = "image"
         values["fold"] = 1
     if options.stratified and options.sample_images is None:
-        raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
+        hint = "write for example --sample-images 2000:stratified"
+        raise UsageError("stratified is about a sample of the images", hint)
     if values["split"] not in card["splits"]:
         sentence = f"{name} has no split {values['split']!r}"
         raise UsageError(sentence, nearest(values["split"], card["splits"]))
@@ -117,12 +118,17 @@ def command(options: Options) -> list[str]:
     dataset = options["dataset"]
     code_file = options.get("code", {}).get("file")
     words = ["prepare", f"{code_file}:{dataset}" if code_file else dataset]
-    switches = []
+    switches: list[str] = []
     for option in PrepareOptions.marked("pool"):
         value = options.get(option.name)
+        if option.flag.within or (option.name, value) == ("split", "file"):
+            continue
+        switched_on = {part.name: True for part in option.parts if options.get(part.name)}
+        if switched_on:
+            value = option.joined(value, switched_on)
         if option.shape == "switch":
-            switches.append(option.words(value))
-        elif (option.name, value) != ("split", "file"):
+            switches += option.words(value)
+        else:
             words += option.words(value)
     for flag in ("split_file", "attributes"):
         file = options.get(flag) or options.get(f"{flag}_file")
@@ -130,5 +136,4 @@ def command(options: Options) -> list[str]:
             words += [f"--{flag.replace('_', '-')}", file["name"]]
     for key, value in options.get("own", {}).items():
         words += ["--set", f"{key}={value}"]
-    switches.sort(key=lambda switch: switch != ["--stratified"])  # where commands always had it
-    return words + [word for switch in switches for word in switch]
+    return words + switches

@@ -58,10 +58,10 @@ def checked_channels(
     choices: PrepareOptions,
     noun: str = "slices",
 ) -> int:
-    """A number of channels itself. Raises UsageError where that are more than --clahe takes."""
+    """A number of channels itself. Raises UsageError where that are more than --fit clahe takes."""
     if choices.clahe and count > 3:
-        sentence = f"--clahe takes grey or colour images, not {count} {noun}"
-        raise UsageError(sentence, "leave --clahe out")
+        sentence = f"--fit clahe takes grey or colour images, not {count} {noun}"
+        raise UsageError(sentence, "leave clahe out")
     return count
 
 

@@ -76,7 +76,11 @@ def dataset_of(source: Path) -> str:
 
 
 def draw(table: DataFrame) -> Picture:
-    return picture(table, panels(table, "attribute", _panel), size=SIZE)
+    present = table[table["images"] > 0]
+    is_name = present["client"] == present["value"]
+    repeats = is_name.groupby(present["attribute"]).all()  # such as the sites, which the axis names
+    shown = table[~table["attribute"].isin(repeats.index[repeats])]
+    return picture(table, panels(shown, "attribute", _panel), size=SIZE)
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:

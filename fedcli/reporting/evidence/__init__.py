@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...data import manifest
+from ...runs.train_options import used
 from ...scores.existing import with_operating_points
 from ...scores.nested import nested
 from ...scores.scores import RunScores
@@ -120,6 +121,8 @@ def _sources(path: Path, scores: RunScores) -> Sources:
             content = asdict(manifest.read(file))
             if kind == "scores":
                 content["body"] = nested(scores)
+            if kind == "run":
+                content["options"] = used(content["options"])
             sources[kind] = f"{file.parent.name}/{file.name}", manifest.sha256(file), content
     facts = card_of(scores)
     if facts:

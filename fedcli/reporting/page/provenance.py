@@ -16,7 +16,7 @@ from ...figures.figure import NothingToDraw
 from ...figures.kinds import flow
 from ...io.files import read_text
 from ...options import recorded
-from ...runs.train_options import TrainOptions
+from ...runs.train_options import TrainOptions, used
 from ...scores.existing import with_operating_points
 from ...scores.table import HIDDEN
 from .. import timing
@@ -43,13 +43,7 @@ READINGS = {
     "original": "a baseline's own first paper",
 }
 STAGES = "dataset", "partition", "corruption"
-BELONGS = {  # options that have no effect unless one of others is on
-    "dp_clip": ("dp_noise", "dp_sgd"),
-    "dp_delta": ("dp_noise", "dp_sgd"),
-    "nesterov": ("momentum",),
-    "adapter_layers": ("adapters",),
-    "local_adapters": ("adapters",),
-}
+ELSEWHERE = "method", "rule", "settings", "seed"  # options that the table of methods has
 # field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
 CLOCKS = {
     "minutes": ("minutes", "{:.2f}", 1),
@@ -224,13 +218,13 @@ def _method_line(row: SystemRow) -> list[Any]:
 
 
 def _options(compared: Rows) -> dict[str, list[str]]:
-    """The values of each option that had an effect, one of each system, by its title."""
+    """The values of each option that some run used, one of each system, by its title."""
     titles = {
         option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)
     }
     options = {titles["rounds"]: [str(row.scores.rounds) for row in compared]}
-    for name in dict.fromkeys(chain.from_iterable(row.scores.options for row in compared)):
-        if name != "seed" and _had_effect(name, compared):
+    for name in dict.fromkeys(chain.from_iterable(used(row.scores.options) for row in compared)):
+        if name not in ELSEWHERE:
             values = [_option_in_words(row.scores.options.get(name)) for row in compared]
             options[titles.get(name, name.replace("_", " "))] = values
     return options
@@ -242,16 +236,6 @@ def _option_in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
-
-
-def _had_effect(name: str, compared: Rows) -> bool:
-    """Tell whether an option could change some run: one that belongs to others does where one of
-    these is on.
-    """
-    owners = BELONGS.get(name)
-    if owners is None:
-        return True
-    return any(row.scores.options.get(owner) for row in compared for owner in owners)
 
 
 def _times(compared: Rows) -> list[ReportTable]:

@@ -126,12 +126,12 @@ def deeper(raw: Path, rows: Sequence[Row]) -> str:
 
 def _refuse_columns(raw: Path, choices: PrepareOptions) -> None:
     """Raises UsageError for an option that names a column, where there is no table."""
-    options = list(NEEDS_TABLE)
+    flags = {option: option for option in NEEDS_TABLE}
     if "attributes" not in choices.own:
-        options.append("encoding")
-    for option in options:
+        flags["encoding"] = "table encoding"
+    for option, flag in flags.items():
         if choices.own[option]:
-            sentence = f"--{option} needs a table, and {raw} has no CSV"
+            sentence = f"--{flag} needs a table, and {raw} has no CSV"
             raise UsageError(sentence, "put one with a row per image there")
 
 

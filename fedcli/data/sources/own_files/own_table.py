@@ -254,7 +254,7 @@ def _read(
 
     hint = "save it as CSV in UTF-8"
     if encoding == "utf-8-sig":
-        hint += ", or give --encoding cp1252 or utf-16, in which Excel writes"
+        hint += ", or give --table encoding=cp1252 or utf-16, in which Excel writes"
     head, records = read_cells(path, hint, encoding)
     columns = list(dict.fromkeys(columns))
     missing = []
