@@ -479,19 +479,26 @@ def friedman_test() -> str:
 
 @field
 def claim(method: str, *scores: str) -> str:
-    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed where all of
-    several() differ that way from FedAvg, contradicted where one differs the other way."""
+    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed on a federation of
+    several() that differs that way from FedAvg, contradicted where it differs the other way; the
+    federations are named where their ends differ."""
     return claim_against(REFERENCE, method, *scores)
 
 
 @field
 def claim_against(base: str, method: str, *scores: str) -> str:
     """The same against another row than FedAvg."""
-    parts = [text.split(" ", 2) for text in scores]
-    ends = [_end(base, method, *part) for part in parts if part[0] in several()]
-    if CONTRADICTED in ends:
-        return CONTRADICTED
-    return CONFIRMED if set(ends) == {CONFIRMED} else NOT_CONFIRMED
+    federations: dict[str, list[str]] = {}
+    for text in scores:
+        federation, sign, score = text.split(" ", 2)
+        if federation in several():
+            end = _end(base, method, federation, sign, score)
+            federations.setdefault(end, []).append(SHORT[federation])
+    if len(federations) < 2:
+        return next(iter(federations), NOT_CONFIRMED)
+    ends = (CONFIRMED, CONTRADICTED, NOT_CONFIRMED)
+    parts = [f"{end}: {joined(federations[end])}" for end in ends if end in federations]
+    return "; ".join(parts)
 
 
 def _end(base: str, method: str, federation: str, sign: str, score: str) -> str:

@@ -137,6 +137,18 @@ def test_a_claim_on_a_score_without_a_test_ends_as_its_interval_over_seeds_does(
     )
 
 
+def test_a_claim_names_the_federations_where_they_disagree(office, monkeypatch):
+    monkeypatch.setattr(which_method, "several", lambda: ["office", "digits"])
+    ends = {"office": "contradicted", "digits": "confirmed"}
+    monkeypatch.setattr(which_method, "_end", lambda base, method, name, *score: ends[name])
+    both = "office < std of domains", "digits < std of domains"
+    assert which_method.claim("FedHEAL", *both) == (
+        "confirmed: digits; contradicted: Office-Caltech-10"
+    )
+    ends["office"] = "confirmed"
+    assert which_method.claim("FedHEAL", *both) == "confirmed"
+
+
 def test_a_field_that_is_not_known_is_an_error(office):
     with pytest.raises(KeyError, match="nothing: 3"):
         which_method.filled("{nothing: 3}")
