@@ -45,6 +45,7 @@ SMALL = 4.0  # inches of width, below which a panel has small words above it
 BESIDE = 2.2  # inches of the legend beside the panels
 LINE = 0.22  # inches of a line of the legend, at least
 ABOVE = 0.6  # inches of the title above them
+MARGIN = 0.7  # inches beside the title
 LETTER = 0.105  # inches of a letter of the title
 STYLE = {
     "axes.axisbelow": True,
@@ -164,9 +165,11 @@ def drawn(picture: Picture) -> "Figure":
     height = rows * high
     is_inside = panel_count < rows * columns and len(picture.legend) * LINE <= high
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
-    size = (width if is_inside else width + BESIDE, height + ABOVE)
+    beside = BESIDE if picture.legend and not is_inside else 0
+    size = (width + beside, height + ABOVE)
     figure = Figure(size, layout=layout)
-    letters = int((width - 0.7) / LETTER)  # that fit beside the legend
+    margin = MARGIN if beside else MARGIN / 3
+    letters = int((width - margin) / LETTER)  # that fit beside the legend
     title_lines = picture.title.splitlines()
     title = [textwrap.fill(line, letters) for line in title_lines]
     figure.suptitle("\n".join(title), x=0.015, ha="left")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy import ndarray
 from pandas import DataFrame
 
-from .drawing import COLOURS, INK, Axes, Look, Looks, Panel, Picture, look, short
+from .drawing import ALL, COLOURS, INK, Axes, Look, Looks, Panel, Picture, look, short
 
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
@@ -28,10 +28,13 @@ def picture(
     legend: Mapping[str, Look] | None = None,
     **how: Any,
 ) -> Picture:
-    """Panels under the title and above the caption that a frame has among its attrs."""
+    """Panels under the title and above the caption that a frame has among its attrs. A legend of
+    all images alone would say nothing.
+    """
     title = table.attrs.get("title", "")
     caption = table.attrs.get("caption", "")
-    return Picture(title, panels, legend or {}, caption, **how)
+    names = {} if legend is None or list(legend) == [ALL] else legend
+    return Picture(title, panels, names, caption, **how)
 
 
 def titled(

@@ -167,13 +167,13 @@ def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
         records = [series.read(path) for path in paths]
         return names.labels(records) if figure.of == "runs" else names.systems(records)
     from ..reporting.columns import POOLED
-    from ..reporting.rows import compared, rows
+    from ..reporting.rows import compared, rows, shortened
 
     runs = []
     for path in paths:
         runs += collect.runs_in(path)
     scores = collect.scores_of_all(runs, EvaluateOptions())
-    systems = compared(rows(scores, spread=POOLED))
+    systems = compared(shortened(rows(scores, spread=POOLED)))
     if figure.of != "system":
         return systems
     if len(systems) > 1:

@@ -14,7 +14,7 @@ from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical, comparison, robustness, sections
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.rows import SystemRow, compared, led_by, rows
+from ..reporting.rows import SystemRow, compared, led_by, rows, shortened
 from ..reporting.table import ReportTable
 from ..reporting.tables import ScoresReport as Tabled
 from ..reporting.tables import render
@@ -74,6 +74,11 @@ class Report(Shown):
     @property
     def _systems(self) -> list[SystemRow]:
         return [row for row in self.rows if not row.is_view]
+
+    @property
+    def _drawn(self) -> list[SystemRow]:
+        """The systems of figures, without what all have in their names."""
+        return compared(shortened(self.rows))
 
     @property
     def operating(self) -> list[ReportTable]:
@@ -182,7 +187,7 @@ class Report(Shown):
         for name in formats:
             if name not in FORMATS:
                 raise UsageError(f"figures cannot be written as {name!r}", nearest(name, FORMATS))
-        return write_all(compared(self.rows), Path(folder), formats, draw)
+        return write_all(self._drawn, Path(folder), formats, draw)
 
     def cards(self, folder: Source) -> list[Path]:
         """Write the model card and the dataset card of one system as markdown and html; the paths.
@@ -227,7 +232,7 @@ class Report(Shown):
         if draw:
             from ..figures.report import check
 
-            check(compared(self.rows), draw)
+            check(self._drawn, draw)
 
     def to(
         self,

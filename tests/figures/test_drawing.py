@@ -108,10 +108,24 @@ def test_panels_are_as_square_as_three_columns_allow(panels, columns, grid):
     assert grid_of(figure) == grid
 
 
-def test_a_sheet_is_as_large_as_its_panels_title_and_legend():
-    figure = drawing.drawn(picture_of(2, size=(3.0, 2.0)))
-    expected = pytest.approx([2 * 3 + 2.2, 2 + 0.6])
+TWO = {"a": drawing.look(0), "b": drawing.look(1)}
+MANY = {str(position): drawing.look(position) for position in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("panels", "legend", "beside", "inside"),
+    [(2, {}, 0, False), (2, TWO, 2.2, False), (3, TWO, 0, True), (3, MANY, 2.2, False)],
+)
+def test_a_sheet_is_as_large_as_its_panels_title_and_a_legend_beside_them(
+    panels, legend, beside, inside
+):
+    figure = drawing.drawn(picture_of(panels, size=(3.0, 2.0), legend=legend))
+    rows = -(-panels // 2)
+    expected = pytest.approx([2 * 3 + beside, 2 * rows + 0.6])
     assert figure.get_size_inches().tolist() == expected
+    assert bool(figure.legends) == (bool(legend) and not inside)
+    legends = [axes.get_legend() for axes in figure.axes]
+    assert bool(legends[-1]) == inside
 
 
 def test_each_panel_has_its_title_and_only_the_lowest_name_a_shared_axis():
@@ -149,7 +163,7 @@ def test_the_legend_names_what_is_drawn_and_is_left_out_where_nothing_is_named()
 def test_a_long_title_is_broken_beside_the_legend():
     title = "word " * 30
     panels = picture_of(1).panels
-    figure = drawing.drawn(Picture(title, panels))
+    figure = drawing.drawn(Picture(title, panels, TWO))
     lines = figure.get_suptitle().splitlines()
     assert len(lines) > 1
     assert max(map(len, lines)) <= int((4.1 - 0.7) / 0.105)
