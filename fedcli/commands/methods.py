@@ -116,7 +116,8 @@ def _list(purpose: str | None) -> None:
     if purpose != PRIVACY:
         print(*(f"needs {word}: {meaning}" for word, meaning in sorted(needs.items())), sep="\n")
     print(
-        f"{len(all_facts)} methods. `fedcli methods NAME` shows one, --for those for one purpose:"
+        f"{len(all_facts)} methods. `fedcli methods NAME` shows one, --for lists the "
+        "methods for one purpose:"
     )
     print(f"{', '.join(FAMILIES)} or {PRIVACY}.")
     print("Some take the server rule of another: fedcli train BASE+ADDON.")

@@ -17,10 +17,10 @@ from .predicted import predicted
 from .systems import NOT_THE_METHOD, Pairs, Scored
 
 COUNTED = (
-    "both were scored by counts at their sites, which do not pair images: the two systems are "
-    "taken as independent, which widens the interval of a difference, and images of one patient "
-    "too, which narrows it; areas under curves of more than two classes, and the average of clean "
-    "and corrupted images, have no test"
+    "both were scored by counts at their sites, which do not pair images: the two "
+    "systems are treated as independent, which widens the interval of a difference, "
+    "and so are images of one patient, which narrows it; areas under curves of more "
+    "than two classes, and the average of clean and corrupted images, have no test"
 )
 
 
@@ -115,7 +115,7 @@ def _pairs(a: Sequence[Scored], b: Sequence[Scored]) -> tuple[Pairs, list[str]]:
     runs_b = _by_draw(b)
     is_of_single_runs = len(a) == len(b) == 1
     if is_of_single_runs and runs_a.keys() != runs_b.keys():
-        note = "the two runs do not have the same seeds: they differ in their draw as well"
+        note = "the two runs do not have the same seeds: their random draws differ too"
         return [(a[0], b[0])], [note]
     shared = [draw for draw in runs_a if draw in runs_b]
     shared.sort(key=lambda draw: runs_a[draw].seed)
@@ -188,7 +188,10 @@ def _check_same_counts(a: Scored, b: Scored) -> None:
     """Raises FedcliError where sites counted other images for one system than for the other."""
     if a.sha256("partition") != b.sha256("partition"):
         raise FedcliError(
-            f"{a.path} and {b.path} were scored at other sites, or on other data of these sites",
+            (
+                f"{a.path} and {b.path} were scored at different sites, or on different data of "
+                "the same sites"
+            ),
             "compare runs of the same sites and data",
         )
     labels_a = np.sort(predicted(a.path).y)
@@ -197,9 +200,8 @@ def _check_same_counts(a: Scored, b: Scored) -> None:
         share_a = _scored_share(a)
         share_b = _scored_share(b)
         raise FedcliError(
-            f"the sites had other policies when they scored {b.path} than when they scored "
-            f"{a.path}, so that the two are not of the same images: {share_a}, and "
-            f"{share_b}",
+            f"the sites had different policies when they scored {a.path} and {b.path}, so the two "
+            f"do not cover the same images: {share_a}, and {share_b}",
             "evaluate both runs again under one policy of each site",
         )
 

@@ -154,7 +154,7 @@ def refuse_mixed(runs: Iterable[Scored]) -> None:
         synthetic_path = by_kind[True].path
         real_path = by_kind[False].path
         raise UsageError(
-            "some of these runs are of a SYNTHETIC sample and others of real data: "
+            "some of these runs are on a SYNTHETIC sample and others on real data: "
             f"{synthetic_path} and {real_path}, for example",
             "name runs of one kind, or keep the sample's under a --work of their own",
         )

@@ -33,10 +33,11 @@ OVER_PATIENTS = (
 )
 OVER_SEEDS = "p over seeds: paired t test, with the test images held fixed"
 OVER_SPLITS = (
-    "p over {over}: corrected resampled t test (Nadeau and Bengio, Machine Learning 52, 2003), "
-    "its variance factor 1/J + n_test/n_train, here 1/{count} + {overlap:.3g}; each of the {over} "
-    "has test images of its own, but their training sets overlap, so that p of a plain paired t "
-    "test or of Wilcoxon's test would be too small"
+    "p over {over}: corrected resampled t test (Nadeau and Bengio, Machine Learning "
+    "52, 2003), its variance factor 1/J + n_test/n_train, here 1/{count} + "
+    "{overlap:.3g}; each of the {over} has its own test images, but their training "
+    "sets overlap, so that p of a plain paired t test or of Wilcoxon's test would be "
+    "too small"
 )
 WORDS = (
     f"{HIGHER.capitalize()} or {LOWER}: both p are below 0.05, with {ENOUGH} {{over}} or more; "

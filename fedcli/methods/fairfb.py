@@ -174,7 +174,7 @@ register(
     TowardParity(),
     Mean(),
     label="FedFB",
-    about="weighs images by group and class, so that error rates become equal between "
+    about="weights images by group and class, so that error rates become equal between "
     "patient groups",
     families="groups",
 )

@@ -130,7 +130,7 @@ register(
     NearTheMean(),
     Mean(),
     label="FlexFair",
-    about="weighs images by patient group, so that losses or error rates become equal "
+    about="weights images by patient group, so that losses or error rates become equal "
     "between groups",
     families="groups",
 )

@@ -85,6 +85,6 @@ register(
     Reweighed(),
     Mean(),
     label="Reweighing",
-    about="weighs images so that the diagnosis does not depend on the patient group",
+    about="weights images so that the diagnosis does not depend on the patient group",
     families="groups",
 )

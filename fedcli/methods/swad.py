@@ -95,7 +95,7 @@ class LossValley(ScoredModel, Aggregator):
         if validation:
             return ""
         return (
-            "SWAD chooses its rounds by training images if a client has no validation images "
+            "SWAD chooses its rounds by training images where a client has no validation images "
             "(partition --val)"
         )
 

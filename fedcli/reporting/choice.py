@@ -21,8 +21,8 @@ LEGEND = (
     "smallest is named."
 )
 SEVERAL = (
-    " A line of several seeds is the mean over them, each with the round that was taken of it, "
-    "and of the groups that all of them have."
+    " A line of several seeds is the mean over them, each with its chosen round, "
+    "over the groups that all of them have."
 )
 
 

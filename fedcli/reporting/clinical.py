@@ -25,8 +25,8 @@ from .table import DAGGER, NONE, Column, ReportTable, bounded, percent
 
 SUBGROUPS = 10  # of lowest accuracy
 UNSURE = (
-    f" {DAGGER} marks a gap that a group which is too small, or lacks a class or has few images "
-    "of one, decides, whatever its p."
+    f" {DAGGER} marks a gap, whatever its p, that depends on a group which is too "
+    "small, lacks a class or has few images of one."
 )
 RULES = {
     "youden": "largest sensitivity + specificity",

@@ -58,8 +58,8 @@ RANKS = (
 )
 NO_DIFFERENCE = "no significant difference, which does not show that they are equal."
 SCORE = (
-    "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to "
-    "{reference}. "
+    "In %: mean of the last five rounds (all of a shorter run) and over {over}; "
+    "difference: from {reference}. "
 )
 CERTAIN = (
     "In brackets: 95 % intervals over test {patients}. Significant: p < 0.05 over these, adjusted "
@@ -180,10 +180,8 @@ def heading(comparison: Comparison) -> str:
     for row in comparison.settings:
         if not has_two_methods or row["what"] not in OF_METHOD:
             parts.append(f"{row['what']} ({row['a']}, {row['b']})")
-    differences = console.listed(parts)
-    if len(parts) == 1:
-        differences += " alone"
-    return f"{sides['b']} against {sides['a']}, {runs}; they differ in {differences}."
+    differ = "differ only" if len(parts) == 1 else "differ"
+    return f"{sides['b']} against {sides['a']}, {runs}; they {differ} in {console.listed(parts)}."
 
 
 def _tests(

@@ -24,8 +24,9 @@ WIDTHS = (
     "each patient counted once."
 )
 GAPS = (
-    "The smallest gap, in percentage points, that a two-sided test at 5 % finds with a power of "
-    f"80 % where the first group has {100 * power.SHARE:g} %; -: not even the largest."
+    "The smallest gap, in percentage points, that a two-sided test at 5 % detects "
+    f"with a power of 80 % if the first group has {100 * power.SHARE:g} %; -: not "
+    "even the largest gap."
 )
 
 

@@ -26,9 +26,10 @@ from .table import Cell, Column, ReportTable, heads, percent
 METRICS = {"balanced_accuracy": "balanced error", "accuracy": "error"}
 CLEAN = "clean"
 LEGEND = (
-    "{error}, in %: 1 - {metric}, mean over severity {severities} of {kinds} corruptions. "
-    "mCE: the mean over corruptions of its sum over severities, divided by that of {reference}; "
-    "relative: of what is lost against clean images (Hendrycks and Dietterich, 2019; MedMNIST-C)."
+    "{error}, in %: 1 - {metric}, mean over severity {severities} of {kinds} "
+    "corruptions. mCE: the mean over corruptions of its sum over severities, divided "
+    "by {reference}'s; relative: the same of the loss against clean images "
+    "(Hendrycks and Dietterich, 2019; MedMNIST-C)."
 )
 LEFT_OUT = " {reference} loses nothing under {kinds}, which the relative mCE leaves out."
 ALONE = "{error}, in %: 1 - {metric}, mean over severity {severities}."

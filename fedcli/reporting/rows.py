@@ -448,7 +448,7 @@ def notes(rows: Rows) -> list[str]:
         texts.append(f"the rows are means over different seeds: {'; '.join(seeds)}")
     left_out = unique(chain.from_iterable(row.left_out for row in rows))
     if left_out:
-        texts.append(f"not known of the best round, so left out: {', '.join(left_out)}")
+        texts.append(f"unknown for the best round, so left out: {', '.join(left_out)}")
     for row in systems:
         texts += row.shared_patients
     texts += [f"{row.mark} {row.differs}" for row in rows if row.mark]

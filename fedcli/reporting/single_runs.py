@@ -38,14 +38,14 @@ SEVERITIES = (
 )
 SAME = "The interval of every change includes 0."
 BACKDOOR = (
-    "Test images of other classes than the target that are called the target, with the patch and "
-    "without it."
+    "Test images of other classes that the model assigns to the target class, with "
+    "and without the patch."
 )
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
 CROSS_SITE = (
-    "In percent, last round's models on clean test images. A row is whose model it is, a column "
-    "whose test images; in brackets their number. Where both are the same client, nothing was "
-    "transferred."
+    "In percent, last round's models on clean test images. Rows: whose model; "
+    "columns: whose test images, with their number in brackets. On the diagonal "
+    "nothing is transferred."
 )
 ADAPTED = (
     "In %, last round's model. none: as it was trained; below it the change in points, with a 95 "
@@ -55,7 +55,7 @@ ADAPTED = (
     "are rough."
 )
 AT_SITES = (
-    "images, which sites count without their patients, so too narrow where patients have several"
+    "images, which sites count without their patients, so too narrow if patients have several"
 )
 
 

@@ -329,7 +329,7 @@ RULES = (
     ),
     Rule(
         _freezes_beside_adapters,
-        "{culprit} freezes the network itself, so --adapters has no place",
+        "{culprit} freezes the network itself, so --adapters cannot be used",
         "leave one of them out",
     ),
     Rule(
@@ -392,12 +392,12 @@ RULES = (
     ),
     Rule(
         lambda o, m, _: o.single_site and plain(m),
-        "{m.name} lives on what clients send, so its clients cannot train alone",
+        "{m.name} needs what clients send, so its clients cannot train alone",
         "fedcli train {culprit} --single-site trains them by themselves",
     ),
     Rule(
         _server_option,
-        "{culprit} is an option of the server, which --single-site never asks",
+        "{culprit} is an option of the server, which --single-site does not use",
         "leave it out",
     ),
     Rule(

@@ -130,7 +130,7 @@ def who_answers(run: FinishedRun) -> str:
         return ""
     if runs.has_own_tests(run.data):
         return "every test image is scored by the model of the client whose own test part it is in"
-    return "scores are means over the clients' own models, each on the whole test set"
+    return "scores are means over the clients, each one's own model on the whole test set"
 
 
 def check_cross_site(run: Path) -> None:

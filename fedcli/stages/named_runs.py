@@ -210,7 +210,7 @@ def _named(word: str, work: Path) -> list[NamedRun]:
         labels = {run.names[1] for run in runs}
         folders = {run.path.parent.name for run in runs}
         hint = nearest(word, methods | labels | folders, methods)
-    raise FedcliError(f"no such manifest: {word}, and no run under {work} is called so", hint)
+    raise FedcliError(f"no such manifest: {word}, and no run under {work} has this name", hint)
 
 
 def _of_method(word: str, runs: list[NamedRun]) -> list[NamedRun]:

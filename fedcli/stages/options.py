@@ -40,8 +40,8 @@ class PartitionOptions(Options):
     _: KW_ONLY
     merge: Annotated[
         Sequence[str],
-        "join this dataset with the others; each is divided among clients of its own and is a "
-        "value of the attribute dataset; NAME= before it names it; may be repeated",
+        "join this dataset with the others; each is divided among its own clients and "
+        "becomes a value of the attribute dataset; NAME= names it; may be repeated",
         Flag("[NAME=]MANIFEST", access="reads"),
     ] = ()
     classes_table: Annotated[
@@ -173,15 +173,15 @@ class CorruptOptions(Options):
     _: KW_ONLY
     change: Annotated[
         str | None,
-        "of labels: symmetric, to any other class, which is the default; pair, to the "
-        "next class; asymmetric, by --flip; of clients, data: label-flip, image-swap or "
-        "backdoor, or updates: scale, sign-flip, noise or constant, or alie, ipm or "
+        "for labels: symmetric, to any other class, which is the default; pair, to the "
+        "next class; asymmetric, by --flip; for clients, on data: label-flip, image-swap "
+        "or backdoor; on updates: scale, sign-flip, noise or constant, or alie, ipm or "
         "min-max, which see the updates of all clients",
         Flag("KIND", typed="kind"),
     ] = None
     rate: Annotated[
         float | None,
-        "of labels: chance that a training label is changed, in [0, 1]; default 0.2",
+        "for labels: chance that a training label is changed, in [0, 1]; default 0.2",
         COMMON,
     ] = None
     flip: Annotated[
@@ -192,24 +192,28 @@ class CorruptOptions(Options):
     ] = field(default_factory=dict, hash=False)
     clients: Annotated[
         int | None,
-        "of clients: number of hostile ones, the last of the roster, >= 1; default 1",
+        "for clients: number of hostile ones, the last of the roster, >= 1; default 1",
     ] = None
     strength: Annotated[
         float | None,
-        "of clients: chance that a training image is changed, default 1, of backdoor 0.5; or "
-        "factor of the update, default 10, of sign-flip and min-max 1, of ipm 0.5, of alie 1.5",
+        "for clients: chance that a training image is changed, default 1, for backdoor "
+        "0.5; or factor of the update, default 10, for sign-flip and min-max 1, for ipm "
+        "0.5, for alie 1.5",
     ] = None
     target: Annotated[
-        str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")
+        str | None,
+        "for backdoor: class of images with the patch; default: the first",
+        Flag("CLASS"),
     ] = None
     patch: Annotated[
-        int, "of backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"
+        int, "for backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"
     ] = 0
     hide: Annotated[
         Sequence[str], "of attributes: this one is hidden; may be repeated", Flag("ATTRIBUTE")
     ] = ()
     share: Annotated[
-        float | None, "of attributes: chance that a patient's is hidden, in [0, 1]; default 0.3"
+        float | None,
+        ("for attributes: chance that a patient's attribute is hidden, in [0, 1]; default 0.3"),
     ] = None
     match: Annotated[
         str | None,
@@ -227,8 +231,8 @@ class CorruptOptions(Options):
     on: Annotated[On, COMMON] = ()
     client: Annotated[
         Sequence[str],
-        "corrupt this client in a kind and severity of its own; may be repeated; default "
-        "severity: 3; of labels KIND:RATE",
+        "corrupt this client with its own kind and severity; may be repeated; default "
+        "severity: 3; for labels KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
         COMMON,
     ] = ()

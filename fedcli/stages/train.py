@@ -332,7 +332,7 @@ def _go_on(options: TrainOptions) -> Run:
     for option in options.changed():
         if "again" not in option.flag.marks:
             sentence = f"--{option.typed} would be ignored by a bare --resume"
-            raise UsageError(sentence, "a run goes on as it was begun: leave it out")
+            raise UsageError(sentence, "a run continues with its own options: leave it out")
     folder = unfinished(Path(options.work), path_of(options.out))
     console.say(f"resuming {folder}")
     begun = settings.begun(folder)

@@ -208,7 +208,7 @@ def test_sample_and_real_data_are_not_compared(tmp_path):
         code, out, err = run(f"fedcli {line}")
         assert code == 2, line
         assert not out, line
-        assert "SYNTHETIC sample and others of real data" in err, line
+        assert "SYNTHETIC sample and others on real data" in err, line
     assert not (tmp_path / "report.html").exists()
 
 

@@ -133,7 +133,7 @@ def test_systems_without_a_common_seed_have_a_note_in_place_of_a_test(fedavg, ot
 def test_a_caution_on_a_pair_is_a_warning_and_a_note(fedavg, other_seed):
     systems = {"fedavg": [fedavg], "fedheal": [other_seed]}
     _, other = ordered(systems, "fedavg", "accuracy", "clean", resamples=50)
-    caution = "the two runs do not have the same seeds: they differ in their draw as well"
+    caution = "the two runs do not have the same seeds: their random draws differ too"
     assert other.warning == caution
     assert other.note.endswith(f"; {caution}")
 

@@ -63,7 +63,7 @@ def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_pat
     b = [heal(tmp_path / "b", model(1, 1), seed=1, data=data)]
     comparison = compare(a, b, resamples=50)
     assert notes(comparison)[:2] == [
-        "the two runs do not have the same seeds: they differ in their draw as well",
+        "the two runs do not have the same seeds: their random draws differ too",
         "the systems were not trained on the same partition: a difference may be due to that and not to the method",
     ]
     assert {"what": "seed", "a": "0", "b": "1"} in comparison.settings

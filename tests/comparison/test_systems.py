@@ -192,7 +192,7 @@ def test_samples_and_real_data_are_not_compared():
     with pytest.raises(UsageError) as refusal:
         systems.refuse_mixed([real, sample])
     assert refusal.value.sentence == (
-        "some of these runs are of a SYNTHETIC sample and others of real data: sample.json and "
+        "some of these runs are on a SYNTHETIC sample and others on real data: sample.json and "
         "real.json, for example"
     )
 

@@ -50,7 +50,7 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
         "change",
     ]
     assert (
-        heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ in the method alone."
+        heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ only in the method."
     )
     assert "p seeds: paired t test" in legend(several)
     assert "p seeds" not in legend(single)

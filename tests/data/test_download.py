@@ -213,7 +213,7 @@ def test_without_a_published_hash_the_first_one_stands_for_it(server, tmp_path, 
 def test_a_file_of_that_name_with_other_content_stays(server, tmp_path, unpacked):
     (tmp_path / "all.zip").write_bytes(b"mine")
     with pytest.raises(
-        FedcliError, match=r"all\.zip is there and is not the file that was published"
+        FedcliError, match=r"all\.zip exists, but is not the published file"
     ) as error:
         url = f"{server[0]}/zip"
         get(tmp_path, archive(url, **unpacked))

@@ -42,7 +42,7 @@ def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(sample
     assert listing.attributes == {}
     assert listing.patient is None
     ungradable = "messidor-2/messidor-2/preprocess/20060411_58550_0200_PP.png"
-    assert listing.skipped == [(ungradable, "not gradable, according to the graders")]
+    assert listing.skipped == [(ungradable, "not gradable, say the graders")]
     result = messidor2.SOURCE.decode(sample, listing.rows[0], DR).shape
     assert result == (32, 32, 3)
 

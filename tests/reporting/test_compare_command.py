@@ -37,7 +37,7 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     b = heal(tmp_path / "b", model(5, 0), by=(), settings={"tau": 0.3})
     out, _ = fedcli(a.parent, b.parent, "--resamples", 100)
     order_of = [
-        "FedHEAL against FedAvg, 1 seed each; they differ in the method alone.",
+        "FedHEAL against FedAvg, 1 seed each; they differ only in the method.",
         "balanced accuracy, clean",
         "(a) true of these trained models",
         "100 resamples of the 30 patients",

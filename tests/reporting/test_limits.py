@@ -134,8 +134,8 @@ def test_report_ends_with_its_own_code_after_its_table_and_says_each_limit(paths
 def test_the_number_of_a_broken_limit_is_seen_to_be_beyond_it():
     (limit,) = pipelines.limits(["gap(sex) > 1.62"])
     assert limit.broken_by("A", 1.62) == ""
-    assert "gap(sex) is 1.70 points, beyond" in limit.broken_by("A", 1.70001)
-    assert "gap(sex) is 1.6204 points, beyond" in limit.broken_by("A", 1.62041)
+    assert "gap(sex) is 1.70 points, which" in limit.broken_by("A", 1.70001)
+    assert "gap(sex) is 1.6204 points, which" in limit.broken_by("A", 1.62041)
 
 
 def test_compare_has_limits_of_changes_and_of_p(paths):

@@ -341,7 +341,7 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
     assert "FedAvg: it kept no model that was best on validation" in notes(table)
     assert "validation images" in render(table, "markdown")
     assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(table)
-    assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(
+    assert "unknown for the best round, so left out: std among clients auc_ovo_macro" in notes(
         table
     )
 

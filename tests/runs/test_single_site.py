@@ -158,7 +158,7 @@ def test_every_method_trains_alone_or_is_refused_by_name(name):
         for client in ROSTER:
             assert state.clients[client]["model"].isfinite().all()
         return
-    with pytest.raises(UsageError, match=re.escape(f"{name} lives on what clients send")) as error:
+    with pytest.raises(UsageError, match=re.escape(f"{name} needs what clients send")) as error:
         check(plan(name, model=model))
     base = "fedprox" if name.startswith("fedprox+") else "fedavg"
     assert error.value.hint.startswith(f"fedcli train {base} --single-site")

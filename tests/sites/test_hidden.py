@@ -300,7 +300,7 @@ def test_one_data_set_under_two_policies_is_called_that(run, tmp_path):
     stricter = Federation(CLASSES, federation.attributes, hospitals)
     federations.scored(stricter, run, tmp_path / "strict")
     paths = [tmp_path / name / "scores.json" for name in ("open", "strict")]
-    with pytest.raises(FedcliError, match="had other policies when they scored") as raised:
+    with pytest.raises(FedcliError, match="had different policies when they scored") as raised:
         compare(paths[:1], paths[1:], resamples=100)
     assert "all 315 test images" in raised.value.sentence
     assert "of 315 test images are scored" in raised.value.sentence

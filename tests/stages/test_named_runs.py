@@ -89,7 +89,7 @@ def test_paths_and_names_may_stand_together(work_and_runs):
 def test_a_name_that_no_run_has_is_no_path_either(work_and_runs, tmp_path):
     work, _ = work_and_runs
     with pytest.raises(
-        FedcliError, match=r"no such manifest: fedhel, and no run under .* is called so"
+        FedcliError, match=r"no such manifest: fedhel, and no run under .* has this name"
     ):
         named_runs.newest("fedhel", work)
     with pytest.raises(FedcliError) as error:

@@ -182,7 +182,7 @@ def test_a_bare_resume_takes_no_options_of_training(tmp_path):
     options = TrainOptions(None, resume=True, lr=0.1, work=tmp_path)
     assert refusal_of(train.run, options) == (
         "--lr would be ignored by a bare --resume",
-        "a run goes on as it was begun: leave it out",
+        "a run continues with its own options: leave it out",
     )
 
 

@@ -58,7 +58,7 @@ def wanted(card: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
         )
     files = {file["path"]: file for file in card.files}
     if not files:
-        sentence = f"a command cannot download {name}, a person has to ask for it"
+        sentence = f"no command can download {name}: you have to request it"
         raise FedcliError(sentence, by_hand(card))
     chosen: dict[str, File] = {}
     for path in paths or files:
@@ -283,7 +283,7 @@ def _check_existing(path: Path, hashes: dict[str, str]) -> str:
         digest, differing = _digest(path, hashes)
         problem = f"its {differing} differs" if differing else ""
     if problem:
-        sentence = f"{path} is there and is not the file that was published: {problem}"
+        sentence = f"{path} exists, but is not the published file: {problem}"
         raise FedcliError(sentence, OVERWRITTEN)
     unchecked = "" if hashes else "; nobody publishes a hash to check it by"
     console.say(f"already there: {path}{unchecked}")

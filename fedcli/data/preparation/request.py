@@ -75,7 +75,7 @@ def check_folds(card: Card, split: str, options: PrepareOptions) -> None:
     fold = options.fold
     folds = options.folds
     if options.split_file and folds is not None:
-        sentence = f"--folds {folds} beside a split file, which has folds of its own"
+        sentence = f"--folds {folds} with a split file, which has its own folds"
         raise UsageError(sentence, "leave --folds out")
     if options.split_file or (fold is None and folds is None):
         return

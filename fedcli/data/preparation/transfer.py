@@ -216,7 +216,9 @@ def _append(
             start = 0
         if start and not _begins_at(answer, start):
             part.unlink()
-            raise ConnectionError("the server sent another part than was asked for; it begins anew")
+            raise ConnectionError(
+                "the server sent another part than requested; the download starts again"
+            )
         length = _length(answer)
         # some servers do not say how much comes
         end = start + length if length else file.get("bytes", 0)

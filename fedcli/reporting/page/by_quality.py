@@ -24,16 +24,16 @@ from ..table import Cell, Column, Heads, ReportTable, Section, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
 LEGEND = (
-    f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} patients, or {FEW} "
-    "of a class."
+    f"On clean test images, mean over the kept rounds; †: fewer than {SMALL} "
+    f"patients, or {FEW} of a class."
 )
 STANDARDISED = (
-    "At the same quality: images are weighted so that both groups have the same share of their "
-    "images in each quarter. With 95 % bootstrap intervals over patients. The best and the worst "
-    f"group of at least {SMALL} patients are compared. They are chosen by the same images and "
-    "stay the same in resamples, so the interval of a gap lies too high where there are many "
-    "groups: of five equal groups it excludes 0 in about a third of cases, of two in one of "
-    "twenty."
+    "At the same quality: images are weighted so that both groups have the same "
+    "share of their images in each quarter. With 95 % bootstrap intervals over "
+    f"patients. The best and the worst group of at least {SMALL} patients are "
+    "compared. They are chosen by the same images and stay the same in resamples, so "
+    "the interval of a gap lies too high if there are many groups: with five equal "
+    "groups it excludes 0 in about a third of cases, with two in one of twenty."
 )
 
 

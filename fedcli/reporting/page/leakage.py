@@ -58,13 +58,14 @@ PROBE_HEADS: Heads = [
     "chance within a class",
 ]
 SOURCE = (
-    "In percent, with 95 % intervals over patients, within classes, the mean over hospitals and "
-    "then classes: how often a hospital is named for its own training images, and for the others' "
-    "images of the same class. Who guesses by the class alone names it as often for both, so only "
-    "a difference above 0 is more than the case mix. A server without secure aggregation sees each "
-    "hospital's model; with it, the mean of the models alone. held out: images that no model was "
-    "trained on, which show what the look of a hospital's images reveals without any memory of "
-    "them. † marks fewer than 30 images."
+    "In percent, with 95 % intervals over patients, within classes, the mean over "
+    "hospitals and then classes: how often a hospital is named for its own training "
+    "images, and for the others' images of the same class. A guess from the class "
+    "alone names it equally often for both, so only a difference above 0 is more "
+    "than the case mix. A server without secure aggregation sees each hospital's "
+    "model; with it, the mean of the models alone. held out: images that no model "
+    "was trained on, which show what the look of a hospital's images reveals without "
+    "any memory of them. † marks fewer than 30 images."
 )
 SOURCE_HEADS: Heads = [
     "from",

@@ -43,9 +43,9 @@ UNSURE = " †: one group is too small, so the whole column is unreliable."
 MACRO = "_ovr_macro"  # each class against all others
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
-    "In percent, on the clean test images; ± as in the table of scores. Images: test images that "
-    "have the label. A label is decided for at a probability of 1/2. No best is marked, as no "
-    "test is made for single labels."
+    "In percent, on the clean test images; ± as in the table of scores. Images: test "
+    "images that have the label. A label is assigned at a probability of 1/2. No "
+    "best is marked, as no test is made for single labels."
 )
 LABEL_GROUPS = (
     "In percent, of the last round's model on the clean test images: the gap of the AUC between "
@@ -152,7 +152,8 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
     sentences.append(hidden_note(scores_of(rows), attribute))
     if len(rows) > 1:
         sentences.append(
-            "Bold marks the best, without a test; never a gap that is smaller only as groups lost."
+            "Bold marks the best, without a test; never a gap that is smaller only because "
+            "groups lost."
         )
     missing = unknown_note(
         attribute,

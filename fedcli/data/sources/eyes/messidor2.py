@@ -118,7 +118,7 @@ def _unusable(record: dict[str, Any], column: str) -> str:
     if not isinstance(record["file"], str):
         return f"listed in {TABLE}, in none of the image folders"
     if record["adjudicated_gradable"].strip() in ("0", "0.0"):
-        return "not gradable, according to the graders"
+        return "not gradable, say the graders"
     if not record[column].strip():
         return f"no {column} in {TABLE}"
     return ""

@@ -285,5 +285,5 @@ def _member(path: Path, location: str) -> bytes:
 def _described(text: str) -> Record:
     values = json.loads(text)
     if not isinstance(values, dict):
-        raise ValueError("the .json of a picture is no object")
+        raise ValueError("a .json beside a picture is no object")
     return {str(name).strip(): _text(value, None) for name, value in values.items()}

@@ -118,7 +118,7 @@ def collect(
     files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: key(path.stem))
     ordered = table.sort_values("image")
     table = ordered.rename(columns={"image": "id", "lesion_id": "patient"})
-    unknown_reason = f"{TRUTH} has {UNKNOWN}, which is no class"
+    unknown_reason = f"{TRUTH} says {UNKNOWN}, which is no class"
     why = np.where(
         table.label < 0,
         unknown_reason,
