@@ -479,9 +479,9 @@ def friedman_test() -> str:
 
 @field
 def claim(method: str, *scores: str) -> str:
-    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed on a federation of
-    several() that differs that way from FedAvg, contradicted where it differs the other way; the
-    federations are named where their ends differ."""
+    """The end of a claim, each score as "hospitals > noisy AUC" (or <): confirmed on a federation
+    of several() that differs that way from FedAvg, contradicted where it differs the other way;
+    the federations are named where their ends differ."""
     return claim_against(REFERENCE, method, *scores)
 
 

@@ -90,12 +90,12 @@ def frame(
     return table
 
 
-def shown(roster: list[str], noisy: list[str], most: int) -> list[str]:
+def shown(roster: list[str], noisy: list[str], count: int) -> list[str]:
     """At most so many clients: noisy ones, which leave half to others if there are any, first."""
     clean = [client for client in roster if client not in noisy]
-    half = (most + 1) // 2
-    most_noisy = max(half, most - len(clean))
-    return [*noisy[:most_noisy], *clean][:most]
+    half = (count + 1) // 2
+    noisy_count = max(half, count - len(clean))
+    return [*noisy[:noisy_count], *clean][:count]
 
 
 def _drawn(
