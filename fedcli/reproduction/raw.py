@@ -136,9 +136,9 @@ def fetch(
         downloads.append(download.wanted(card, _home(card, work), parts))
     if steps and not downloads:
         names = console.listed(list(steps))
-        raise FedcliError(f"a command cannot download {names}", "; ".join(steps.values()))
+        raise FedcliError(f"no command can download {names}", "; ".join(steps.values()))
     for name, text in steps.items():
-        console.warn(f"a command cannot download {name}: {text}")
+        console.warn(f"no command can download {name}: {text}")
     download.download(downloads, accepted=accepted)
     return list(steps)
 

@@ -474,7 +474,7 @@ def test_a_record_that_is_not_ours_is_a_sentence(server, tmp_path, text):
 
 
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
-    with pytest.raises(FedcliError, match="a command cannot download rsna-ich") as error:
+    with pytest.raises(FedcliError, match="no command can download rsna-ich") as error:
         wanted(cards.fetching("rsna-ich"), tmp_path)
     assert "kaggle.com" in error.value.hint
     assert "licence: RSNA" in error.value.hint

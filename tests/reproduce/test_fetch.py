@@ -93,7 +93,7 @@ def test_nothing_comes_without_the_licence_and_all_is_said_before(server):
     assert not Path("w/downloads").exists()
     output = " ".join(refused.stderr.split())
     for words in (
-        "a command cannot download rsna-ich",
+        "no command can download rsna-ich",
         "kaggle.com",
         "--raw rsna-ich=DIR",
         "MB to download",

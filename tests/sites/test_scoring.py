@@ -224,7 +224,7 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     result = row.scores.data["partition"].options["sites"].keys()
     assert result == sites.keys()
     assert set(row.scores.clients) == set(sites)
-    counted = "its sites answered with counts, so its scores have no predictions of single images"
+    counted = "its sites answered with counts, so there are no predictions of single images"
     with pytest.raises(NothingToDraw, match=counted):
         System(scored=row.scored).images("clean", "")
     with pytest.raises(UsageError, match="no attribute 'age'"):
