@@ -176,7 +176,7 @@ def _refuse(ctx: typer.Context, error: BaseException) -> None:
         _end(ctx, UsageError(f"{sentence[:1].lower()}{sentence[1:]}", hint))
 
 
-def _of_part(error: Exception) -> str:
+def _of_part(error: BaseException) -> str:
     """A hint on an option that is written in the text of another, "" for any other."""
     command = getattr(getattr(error, "ctx", None), "command", None)
     options = getattr(getattr(command, "callback", None), defaults.OPTIONS, {})
