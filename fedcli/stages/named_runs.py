@@ -114,7 +114,9 @@ def newest_two(work: Path) -> list[Path]:
     if newest[0].names[0] == REFERENCE:
         reference = [system for system in others if system not in reference]
         if reference:
-            newest, reference = reference[0], [newest]
+            other_setting = reference[0]
+            reference = [newest]
+            newest = other_setting
     compared = [*(reference or others)[:1], newest]
     left_out = [system[0].path.parent.name for system in systems if system not in compared]
     if left_out:
