@@ -154,7 +154,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _scored_together(runs: list[Path], options: EvaluateOptions) -> list[Path]:
-    """Those of several runs that have no scores yet, which are scored side by side."""
+    """The runs among several that had no scores, which are scored side by side."""
     lacking: dict[Path, Path] = {}  # a run, and its manifest
     for path in runs:
         with suppress(FedcliError, OSError):  # which is met again, and then told
