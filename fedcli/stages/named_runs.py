@@ -109,15 +109,11 @@ def newest_two(work: Path) -> list[Path]:
     paths = sorted(comparable_runs(work), key=last_used.age, reverse=True)
     runs = [NamedRun(path, manifest.read(path, "run")) for path in paths]
     systems = grouped(runs, lambda run: run.options())
-    newest, *others = systems
-    reference = [system for system in others if system[0].names[0] == REFERENCE]
-    if newest[0].names[0] == REFERENCE:
-        reference = [system for system in others if system not in reference]
-        if reference:
-            other_setting = reference[0]
-            reference = [newest]
-            newest = other_setting
-    compared = [*(reference or others)[:1], newest]
+    of_reference = [system for system in systems if system[0].names[0] == REFERENCE]
+    of_others = [system for system in systems if system not in of_reference]
+    compared = [*of_reference[:1], *of_others[:1]]
+    if len(compared) < 2:  # all of FedAvg, or none
+        compared = list(reversed(systems[:2]))
     left_out = [system[0].path.parent.name for system in systems if system not in compared]
     if left_out:
         names = [system[0].names[1] for system in compared]
