@@ -308,7 +308,9 @@ class Option:
                 values[last] += f",{item}"
             else:
                 unknown.append(word)
-        if not values and "=" not in items:
+        is_closed = self.choices or self.kind is not str  # its own value has no colon
+        has_parts = "=" in items or (own_value and items and is_closed)
+        if not values and not has_parts:
             return typed, {}
         if unknown:
             sentence = f"--{self.typed} {typed!r:.60} has the unknown part {unknown[0]!r}"
