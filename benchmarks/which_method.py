@@ -417,8 +417,8 @@ def answer() -> str:
         return (
             f"No method is shown to beat FedAvg over seeds: no federation has {ENOUGH} of them yet"
         )
-    least = NUMBERS[min(len(seeds(recipe_of(name))) for name in several())]
-    begin = f"With {least} seeds"
+    counts = {len(seeds(recipe_of(name))) for name in several()}
+    begin = f"With {NUMBERS[min(counts)]}{' or more' if len(counts) > 1 else ''} seeds"
     where = f" on each of the {count} federations"
     if len(names) < len(probes()):
         begin += f" on {NUMBERS[len(names)]} of {count} federations,"

@@ -61,6 +61,7 @@ RETURNED = (
     "it was used"
 )
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+PACKAGE = "fedcli."  # begins the names of its own modules
 MODULE = "fedcli_file_"  # begins the name of the module of a file
 CODE = (  # help of --code
     "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a "
@@ -96,16 +97,28 @@ def split(text: str) -> tuple[Path, str]:
 
 def table(kind: str, usual: dict[str, Any]) -> dict[str, Any]:
     """Where to register: in the tables of the file or package that is being run, else in the usual
-    one.
+    one, as a module of fedcli does that such a file is the first to import.
     """
     filling = _filling.get()
-    return usual if filling is None else filling.tables.setdefault(kind, {})
+    if filling is None or _importing_module().startswith(PACKAGE):
+        return usual
+    return filling.tables.setdefault(kind, {})
 
 
 def origin() -> Code | None:
     """The code that is being run, None for what fedcli itself imports."""
     filling = _filling.get()
-    return filling.code if filling else None
+    if filling is None or _importing_module().startswith(PACKAGE):
+        return None
+    return filling.code
+
+
+def _importing_module() -> str:
+    """Name of the module whose own lines run at the moment, "" outside of an import."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def check_name(name: str) -> None:

@@ -1,5 +1,6 @@
 """Files and packages of other people: how they are loaded, and what their mistakes end in."""
 
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -40,6 +41,20 @@ def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_wa
     assert before == METHODS
     with pytest.raises(UsageError, match="unknown method 'part-way'"):
         resolve("part-way")
+
+
+def test_a_file_that_is_the_first_to_import_fedclis_methods_leaves_them_in_their_table(tmp_path):
+    path = written(tmp_path, RULE)
+    lines = (
+        "from fedcli import extensions",
+        "from pathlib import Path",
+        f"extensions.allow([{str(path)!r}])",
+        f"loaded = extensions.load(Path({str(path)!r}))",
+        "from fedcli.methods import METHODS",
+        "print(list(loaded.tables['methods']), 'fedavg' in METHODS)",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.stdout.strip() == "['part-way'] True", done.stderr
 
 
 def test_two_files_may_use_one_name_and_a_name_of_fedcli(tmp_path):

@@ -172,8 +172,24 @@ def _refuse(ctx: typer.Context, error: BaseException) -> None:
     command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
     line = getattr(getattr(error, "ctx", None), "command_path", None) or command
     hint = _of_part(error) or f"`{line} --help` lists what can be given"
+    word = str(getattr(error, "option_name", ""))
+    if word in OTHER_WAYS:
+        hint = f"write {OTHER_WAYS[word]}"
     with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
         _end(ctx, UsageError(f"{sentence[:1].lower()}{sentence[1:]}", hint))
+
+
+OTHER_WAYS = {  # options of other tools -> what says the same here
+    "--latex": "--format latex, of report",
+    "--html": "--format html, of report",
+    "--csv": "`fedcli report --format csv`; evaluate writes scores.csv next to scores.json",
+    "--limit": "--sample-images 1000, of prepare",
+    "--subset": "--sample-images 1000, of prepare",
+    "--num-clients": "--clients 20, of partition",
+    "--learning-rate": "--lr 1e-3, of train",
+    "--pretrained": "--weights pretrained, of train",
+    "--gpu": "--device cuda, of train",
+}
 
 
 def _of_part(error: BaseException) -> str:

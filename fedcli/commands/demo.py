@@ -9,7 +9,8 @@ from .shell.shown import show_report
 
 LESSON = (
     "One of four hospitals has a noisy scanner, and FedHEAL and FedISM+ are made for this case. "
-    "Differences from FedAvg show what they gain on noisy images and what they cost on clean ones."
+    "Differences from FedAvg show what they gain on noisy images and what they cost on clean ones. "
+    "Ten rounds on small images are too few to judge a method."
 )
 METHODS = ("fedavg", "fedheal", "fedism-plus")
 BY = ["race", "sex"]

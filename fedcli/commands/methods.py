@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from .. import extensions
 from ..common_options import FAMILIES, NAME
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..options import Flag
 from ..system import terminal
 from . import method_facts
@@ -37,9 +37,9 @@ def methods(
 
     Examples: fedcli methods --for groups; fedcli methods fedheal
     """
-    if purpose and purpose not in (*FAMILIES, PRIVACY):
-        hint = f"give one of {', '.join(FAMILIES)}, {PRIVACY}"
-        raise UsageError(f"--for {purpose}: no such purpose", hint)
+    purposes = (*FAMILIES, PRIVACY)
+    if purpose and purpose not in purposes:
+        raise UsageError(f"--for {purpose}: no such purpose", nearest(purpose, purposes))
     if name and purpose:
         raise UsageError(f"--for {purpose} lists methods, and {name} is one", "give one of the two")
     if name:

@@ -123,7 +123,7 @@ class PrepareOptions(Options):
         str | None,
         "images: the CSV or Excel workbook in the folder; behind it :encoding=NAME, of the CSV and "
         "of --attributes, such as encoding=cp1252 from Excel; default: utf-8",
-        Flag("FILE[:PART]", marks=("own",)),
+        Flag("TABLE[:PART]", marks=("own",)),
     ] = None
     image_column: Annotated[str | None, "images: files' names", OWN_COLUMN] = None
     label_column: Annotated[

@@ -23,7 +23,12 @@ ATTRIBUTES = hidden_attributes.WORD
 CLIENTS = attacks.WORD
 ONLY = (  # options that are not for all, what they are for, and what to do elsewhere
     (("rate",), (LABELS,), "fedcli corrupt labels --kind symmetric --rate 0.2"),
-    (("change", "flip"), (LABELS, CLIENTS), "fedcli corrupt labels --kind symmetric --rate 0.2"),
+    (
+        ("change", "flip"),
+        (LABELS, CLIENTS),
+        "of images the kind is a word: fedcli corrupt gaussian; of labels: fedcli corrupt labels "
+        "--kind symmetric --rate 0.2",
+    ),
     (
         ("clients", "strength", "target", "patch"),
         (CLIENTS,),

@@ -71,9 +71,9 @@ def test_what_a_site_says_is_checked(tmp_path):
     result = quality_by_site.of_descriptions(tmp_path)["north"].tolist()
     assert result == counts.tolist()
     for odd, words in (
-        ([[0, 63, 41]], "cannot be that of 40"),
+        ([[0, 63, 41]], "does not add up to 40 images"),
         ([["a"]], "not a whole number"),
-        (cells(counts[0], 99), "cannot"),
+        (cells(counts[0], 99), "does not add up to 40 images"),
     ):
         description["quality"]["snr"] = odd
         (tmp_path / "north.json").write_text(json.dumps(description))

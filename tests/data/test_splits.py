@@ -162,7 +162,7 @@ def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path
             {"split": "image"},
             "--split image and --split-file exclude each other",
         ),
-        ("image,split\ni00,test\n", {"folds": 2}, "--folds 2 beside a split file"),
+        ("image,split\ni00,test\n", {"folds": 2}, "--folds 2 with a split file"),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(

@@ -72,7 +72,7 @@ def test_methods_that_send_their_models_alone_train_with_it(spec):
     ("spec", "column"), [("scaffold", "control_change"), ("qffl", "loss_before")]
 )
 def test_what_is_reported_beside_the_model_is_refused(spec, column):
-    with pytest.raises(FedcliError, match=f"{spec} reports '{column}' beside the model"):
+    with pytest.raises(FedcliError, match=f"{spec} reports '{column}' in addition to the model"):
         play(spec, rounds=1, training=replace(SGD, dp_noise=5.0))
 
 

@@ -24,11 +24,12 @@ def drawn(*records, names=None):
     series = names or []
     figure = drawing.drawn(FIGURES["curves"].picture(labels.labels(list(records)), series=series))
     panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
-    return (
-        panels,
-        [text.get_text() for legend in figure.legends for text in legend.get_texts()],
-        figure,
-    )
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    panels.pop("", None)  # the free place that holds the legend
+    names_in_legend = []
+    for legend in filter(None, legends):
+        names_in_legend += [text.get_text() for text in legend.get_texts()]
+    return panels, names_in_legend, figure
 
 
 def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):

@@ -97,7 +97,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_command(monkeypatch):
 def test_another_file_in_the_package_is_refused(installed):
     installed.unlink()
     installed.write_bytes(b"another")
-    with pytest.raises(FedcliError, match="not the published file"):
+    with pytest.raises(FedcliError, match="not the file that was published"):
         build(weights="imagenet")
     installed.unlink()
     with pytest.raises(FedcliError, match="is missing"):

@@ -106,7 +106,9 @@ def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeyp
     average = scored(tmp_path / "a", model(0, 0), by=())
     healed = heal(tmp_path / "b", model(1, 0), by=())
     paths = [average, healed]
-    monkeypatch.setattr(compare, "every_run", lambda path: paths if path == tmp_path else [])
+    monkeypatch.setattr(
+        compare.named_runs, "newest_two", lambda path: paths if path == tmp_path else []
+    )
     out, _ = fedcli("--work", tmp_path, "--resamples", 100, "--json=full")
     assert json.loads(out)["rows"]
 

@@ -149,7 +149,7 @@ def test_data_that_the_user_has_are_not_fetched(server):
 def test_a_recipe_with_nothing_to_download_says_who_gets_it(server):
     ended = run("reproduce", "fairfedmed-table1", "--fetch", "--accept-licence")
     assert ended.exit_code == 1
-    assert "cannot download fairfedmed-slo" in ended.stderr
+    assert "no command can download fairfedmed-slo" in ended.stderr
     assert "56.0 GB" in ended.stderr
 
 

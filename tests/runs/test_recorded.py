@@ -13,7 +13,7 @@ from fedcli.options import recorded
 from fedcli.reporting import cards
 from fedcli.reporting.page import provenance
 from fedcli.reporting.rows import rows
-from fedcli.runs import assembly, settings, settled, train
+from fedcli.runs import assembly, settings, settled, train, train_options
 from fedcli.runs.rules import check
 from fedcli.runs.train_options import TrainOptions
 from fedcli.scores.evaluate import evaluate
@@ -135,9 +135,12 @@ def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained,
 
 
 def had_effect(option, row):
-    """Tell whether an option could change the run: some do nothing unless another one is on."""
-    owners = provenance.BELONGS.get(option)
-    return owners is None or any(row.scores.options.get(owner) for owner in owners)
+    """Tell whether an option did something: it is on, and so is one that it belongs to."""
+    options = row.scores.options
+    if options[option] in (None, False, 0, "", "none"):
+        return False
+    owners = train_options.BELONGS.get(option)
+    return owners is None or any(options.get(owner) for owner in owners)
 
 
 @pytest.mark.parametrize("name", RUNS)

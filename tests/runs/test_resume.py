@@ -225,7 +225,7 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
     with pytest.raises(Interrupted):
         train(data, plan(rounds=6), work=tmp_path, out=out)
     monkeypatch.undo()
-    with pytest.raises(FedcliError, match="played 5 rounds already"):
+    with pytest.raises(FedcliError, match="trained 5 rounds already"):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True, force=True)
     run = train(data, plan(rounds=12), work=tmp_path, out=out, resume=True, force=True)
     result = [name for name in manifest.read(run).files if name.startswith("models/")]

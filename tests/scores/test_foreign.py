@@ -45,7 +45,7 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     )
     reasons = differences_of_files(trained, tmp_path)
     assert (
-        "a DICOM CT file, while the training images are PNG or JPEG files; grey, where"
+        "a DICOM CT file, while the training images are PNG or JPEG files; grey, while"
         in reasons["head.dcm"]
     )
     assert reasons["grey.png"].startswith("grey, while every training image is coloured")

@@ -136,7 +136,7 @@ NOT_SUMMED = [
     ({"n": 21}, "more training images"),
     ({"theta": np.array([1, 1, 10], np.float32)}, "beyond 8"),
     ({"theta": np.array([1, 1, np.nan], np.float32)}, "beyond 8"),
-    ({"columns/control": np.zeros(3)}, "'columns/control' beside its model"),
+    ({"columns/control": np.zeros(3)}, "'columns/control' in addition to its model"),
 ]
 
 
