@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from .. import console
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..options import Flag, Option
 from .shell import common as o
 from .shell.declare import built, option_of, piped, with_flags
@@ -60,7 +60,17 @@ class Figures(TyperGroup):
         ctx: typer.Context,
         args: list[str],
     ) -> Any:
-        """The figure, to which those defaults of the whole group apply that it has a flag for."""
+        """The figure, to which those defaults of the whole group apply that it has a flag for.
+
+        Raises UsageError for a name that none has.
+        """
+        word = args[0]
+        if not word.startswith("-") and self.get_command(ctx, word) is None:
+            hint = nearest(word, self.list_commands(ctx))
+            if "?" not in hint:  # none has a similar name
+                series = f"`fedcli plot curves --series {word}`"
+                hint = f"{series} draws what rounds recorded; `fedcli plot` lists the figures"
+            raise UsageError(f"no figure is named {word!r}", hint)
         name, command, words = super().resolve_command(ctx, args)
         if command and name and ctx.default_map:
             flags = {parameter.name for parameter in command.params}

@@ -189,9 +189,12 @@ class Limit:
             by_word[title(name).lower()] = name
             by_word[name.lower()] = name
         if typed not in by_word:
+            metrics = list(dict.fromkeys(by_word.values()))
+            longer = [metric for metric in metrics if metric.startswith(f"{typed}_")]
+            hint = f"did you mean {' or '.join(longer)}? " if longer else ""
             raise UsageError(
                 f"--fail-if {self.text!r}: no score is named {self.quantity.metric!r}",
-                f"there are: {', '.join(dict.fromkeys(by_word.values()))}",
+                f"{hint}there are: {', '.join(metrics)}",
             )
         return by_word[typed]
 

@@ -22,3 +22,12 @@ def test_the_answer_names_an_option_that_its_command_has(word):
     name = option.split()[0]
     assert f"no such option: {name}" not in run(command, *option.split()[:2], "--no-such")[1]
     assert name in run(command, "--help=all")[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("loss", "`fedcli plot curves --series loss`"), ("forrest", "did you mean 'forest'?")],
+)
+def test_a_word_that_is_no_figure_is_answered_with_what_draws_it(word, hint):
+    code, output = run("plot", word)
+    assert (code, hint in output) == (2, True)

@@ -98,6 +98,7 @@ NO_LIMITS = [
     ("__import__('os') > 1", "no score is named"),
     ("gap(race) > 5", "groups are by sex, not race"),
     ("acuracy < 5", "no score is named 'acuracy'"),
+    ("auc < 5", "no score is named 'auc'"),
     ("gap(sex) on both > 5", "on images that are clean, noisy, not both"),
     ("accuracy on foggy < 5", "is no limit"),
     ("change(accuracy) < 1", "is no limit that can be checked here"),
@@ -113,6 +114,12 @@ def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(
         broken(paths[0], text)
     assert sentence in refused.value.sentence
     assert refused.value.hint
+
+
+def test_a_part_of_a_scores_name_is_answered_with_the_whole(paths):
+    with pytest.raises(UsageError) as refused:
+        broken(paths[0], "AUC < 5")
+    assert refused.value.hint.startswith("did you mean auc_ovo_macro")
 
 
 def test_a_number_that_is_not_there_is_not_within_any_limit(tmp_path):
