@@ -84,7 +84,8 @@ def test_an_engine_that_reaches_no_sites_cannot_evaluate():
         (
             {"kind": "gaussian", "change": "pair"},
             "--kind is for labels and clients",
-            "fedcli corrupt labels --kind symmetric --rate 0.2",
+            "of images the kind is a word: fedcli corrupt gaussian; of labels: fedcli corrupt labels "
+            "--kind symmetric --rate 0.2",
         ),
         (
             {"kind": "labels", "share": 0.3},
