@@ -108,7 +108,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "Kinds and their pictures": SKIN_CLIENTS,
     "Several kinds over the clients": SKIN_CLIENTS,
     "The mean corruption error": [*SKIN_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
-    "A kind of your own": SKIN_CLIENTS,
+    "Your own kind": SKIN_CLIENTS,
     "Who stands out": SKIN_CLIENTS,
     "Sites that keep their images": SKIN_CLIENTS,
     "Weight clients by quality": SKIN_CLIENTS,
@@ -116,7 +116,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "A backdoor": ["fedcli prepare toy --size 16"],
     "Rules": [*TWO_CLIENTS, "fedcli train fedavg"],
     "Skin images from four hospitals": SKIN_CLIENTS,
-    "After a run, and along it": SKIN,
+    "Steps after and during training": SKIN,
     "Adapters": TWO_CLIENTS,
     "A classifier on a frozen network": TWO_CLIENTS,
     "Other methods, ten rounds": ["fedcli prepare office-caltech"],
@@ -140,7 +140,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reproduce a published table": TWO_CLIENTS,
     "TensorBoard and MLflow": TWO_CLIENTS,
-    "Which model: by validation images": [
+    "Choose a model by validation images": [
         *SKIN,
         "fedcli partition --by center --val 0.3",
         "fedcli train fedavg",

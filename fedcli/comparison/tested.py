@@ -37,6 +37,8 @@ from .resampling import Resamples
 from .systems import Scored, read, refuse_mixed, settings
 from .verdict import RESAMPLES, Against, ComparedScore, Difference, adjusted, enough, significant
 
+MANY = 10  # methods, whose tests take so long that progress is shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
@@ -204,7 +206,9 @@ def order(
     resampled_scores = Resamples(resamples or enough(len(others)), seed)
     tests = []
     for done, name in enumerate(others, start=1):
-        console.status(f"tests of {metric} against {reference}: {done} of {len(others)}, {name}")
+        if len(others) > MANY:
+            line = f"tests of {metric} against {reference}: {done} of {len(others)}, {name}"
+            console.status(line)
         tests.append(_test(reference_runs, systems[name], resampled_scores, score))
     ps = holm([row.p for row, _ in tests])
     ps_seeds = holm([row.p_seeds for row, _ in tests])

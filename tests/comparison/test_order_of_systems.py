@@ -110,7 +110,8 @@ def test_the_reference_comes_first_and_has_no_test(fedavg, fedheal):
     assert other.difference == expected
 
 
-def test_progress_names_the_method_and_the_score(fedavg, fedheal, caplog):
+def test_progress_names_the_method_and_the_score(fedavg, fedheal, caplog, monkeypatch):
+    monkeypatch.setattr(tested, "MANY", 0)
     with caplog.at_level("INFO", logger="fedcli"):
         ordered({"fedavg": [fedavg], "fedheal": [fedheal]}, "fedavg", "accuracy", "clean")
     assert "tests of accuracy against fedavg: 1 of 1, fedheal" in caplog.messages
