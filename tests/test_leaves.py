@@ -64,7 +64,7 @@ REFUSED = {  # command line -> the error that ends it without any leaf
     "train fedavg toy --engine ray --work .": "--engine 'ray' is unknown",
     "train fedsam toy --work .": "unknown method 'fedsam'",
     "prepare isic2018 --work .": "unknown dataset 'isic2018'",
-    "plot quality": "no such command 'quality'",
+    "plot quality": "no figure is named 'quality'",
     "audit": "no such command 'audit'",
 }
 REFUSED_LINES = """

@@ -172,7 +172,7 @@ def test_directions_are_compared_whatever_their_length():
 NOT_SHOWN = [
     ("mas", ["adapters"], "has no adapter with singular values"),
     ("lora", ["divergence"], "recorded no divergence by class"),
-    ("mas", ["feature"], "no such command 'feature'"),
+    ("mas", ["feature"], "no figure is named 'feature'"),
     ("mas", ["features", "--reduce", "umap"], "'umap' is not one of"),
     ("mas", ["counts", "--reduce", "pca"], "no such option: --reduce"),
 ]
