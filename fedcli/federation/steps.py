@@ -51,7 +51,7 @@ class Span:
 
 class Optimizer:
     """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors,
-    or two where the backbone has a learning rate of its own.
+    or one for each span where the backbone has a learning rate of its own.
 
     It has torch's defaults where the papers say nothing, and starts fresh in each round unless it
     is kept. The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are

@@ -100,7 +100,7 @@ def test_the_backbone_may_have_a_smaller_learning_rate(name, kind, personal):
         assert flat.kept()["optimizer_steps"] == 3
 
 
-def test_a_share_of_one_leaves_every_bit():
+def test_a_smaller_rate_of_the_backbone_leaves_the_head_as_it_was():
     flats = []
     for share in (1.0, 0.5):
         net = toy_net(dropout=0.0)
