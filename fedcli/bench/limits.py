@@ -28,6 +28,9 @@ LEAST = 5.0  # seconds of training, below which measuring would be a large part 
 SECONDS = 0.2  # for each limit
 BATCHES = 2  # of the client whose steps are counted
 SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices
+# arguments of aten.convolution_backward after its three tensors
+TRANSPOSED = 4
+OUTPUT_MASK = 7
 COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes
 
 
@@ -121,11 +124,32 @@ def counted(work: Callable[[], object]) -> tuple[int, int]:
     """
     from torch.utils.flop_counter import FlopCounterMode  # takes a compiler with it
 
-    operations = FlopCounterMode(display=False)
+    backward = {torch.ops.aten.convolution_backward: _backward_operations}
+    operations = FlopCounterMode(display=False, custom_mapping=backward)
     traffic = TrafficCounter()
     with operations, traffic:
         work()
     return operations.get_total_flops(), traffic.bytes
+
+
+def _backward_operations(
+    output_gradient: torch.Size,
+    images: torch.Size,
+    kernel: torch.Size,
+    *options: Any,
+    **_outputs: Any,
+) -> int:
+    """Operations of a convolution's backward pass, from the shapes of its arguments.
+
+    Each gradient, of the images and of the kernel, takes as many as the forward pass. Torch's own
+    count of grouped convolutions is too high by up to the number of groups.
+    """
+    from torch.utils.flop_counter import conv_flop_count
+
+    transposed = options[TRANSPOSED]
+    gradients = options[OUTPUT_MASK]
+    forward = conv_flop_count(images, kernel, output_gradient, transposed=transposed)
+    return forward * (gradients[0] + gradients[1])
 
 
 def matrix_speed(device: str, precision: str = "fp32") -> float:

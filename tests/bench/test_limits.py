@@ -114,3 +114,19 @@ def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
 def test_a_run_without_whole_clocks_says_nothing_of_them(tmp_path, lines):
     write_clocks(tmp_path, *lines)
     assert timing.speed(tmp_path) == ""
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+@pytest.mark.parametrize("kind", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
+def test_each_gradient_of_a_convolution_costs_as_much_as_its_forward_pass(kind, groups):
+    layer = kind(6, 12, 3, groups=groups, bias=False)
+    images = torch.ones(2, 6, 8, 8)
+    forward, _ = limits.counted(lambda: layer(images))
+    multiplied = 12 // groups * 6 * 9  # of a pixel
+    pixels = 2 * (36 if kind is torch.nn.Conv2d else 64)
+    assert forward == 2 * pixels * multiplied
+    step, _ = limits.counted(lambda: layer(images).sum().backward())
+    assert step == 2 * forward  # the images need no gradient
+    images.requires_grad_()
+    step, _ = limits.counted(lambda: layer(images).sum().backward())
+    assert step == 3 * forward

@@ -212,6 +212,23 @@ def test_groups_of_several_attributes_have_theirs_in_front():
     assert not picture.legend  # of one system
 
 
+def test_many_systems_have_a_line_each_the_best_first():
+    lines = [
+        forest_line(f"method {number}", number, "", "all images", 50.0 + number % 7 + number / 100)
+        for number in range(13)
+    ]
+    picture = forest.draw(of_forest(*lines))
+    axes = axes_of(picture)["clean test images"]
+    names = texts_of(axes.get_yticklabels())
+    assert names[:3] == ["method 6", "method 12", "method 5"]
+    assert names[-1] == "method 0"
+    reference, systems = axes.lines
+    assert list(reference.get_xdata()) == [50, 50]
+    scores = systems.get_xdata()
+    assert list(scores) == sorted(scores, reverse=True)
+    assert not picture.legend
+
+
 LIMITS_BY_NUMBERS = [
     ((80.0, 75.0, 85.0), (74.5, 85.5)),
     ((50.0, 0.0, 90.0), (-3.6, 93.6)),

@@ -152,6 +152,15 @@ def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
     assert "on any images" in refusal.value.sentence
 
 
+def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
+    monkeypatch.setattr(forest, "MOST_MARKED", 1)
+    frame = forest.frame(systems, metric="accuracy")
+    assert set(frame["group"]) == {ALL}
+    assert frame.attrs["title"] == "Accuracy"
+    caption = "The dashed line is at FedAvg (2 seeds). Groups are shown for up to 1 systems."
+    assert caption in frame.attrs["caption"]
+
+
 @pytest.mark.parametrize(("by", "sweep"), [("", "severity"), ("sex", "severity and sex")])
 def test_severities_that_were_not_scored_are_asked_for(systems, by, sweep):
     with pytest.raises(NothingToDraw) as refusal:

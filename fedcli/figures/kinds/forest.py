@@ -1,6 +1,7 @@
 """Scores of all images and of each group with their intervals, one below the other.
 
-Each system has a mark of its own.
+Each system has a mark of its own. More than MOST_MARKED systems would repeat marks: each has a
+line with its name instead, the best at the top, and groups are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,17 @@ from ...scores.parts import MODELS
 from ...scores.table import Where
 from ..drawing import ALL, INK, Axes, Looks, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import looks_of, panels, picture, titled
+from ..shapes import DASHED, looks_of, panels, picture, titled
 from ..system import VERSION, System, shared_attributes
 
 WIDTH = 4.4  # inches of a panel
 LINE = 0.32  # inches of a group in it
 DOT = 0.13  # inches of a system's mark in a group
+NAME = 0.17  # inches of a system that has a line of its own
+MOST_MARKED = 12  # systems with a mark of their own
 ABOUT = "{what}, with its 95 % interval over the test patients (images, if no patients are known)."
 MEAN = "Mean of the last rounds"
+MANY = " The dashed line is at {first}. Groups are shown for up to {most} systems."
 SMALL = " † marks a group that is too small, or that lacks a class or has few images of one."
 COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]
 
@@ -39,6 +43,7 @@ def frame(
 ) -> DataFrame:
     """Lines of COLUMNS, in percent, of all images and of each group that all systems have.
 
+    More than MOST_MARKED systems have no lines of groups.
     Raises NothingToDraw where no system has the score.
     """
     metric = metric or systems[0].scores.usual[1]
@@ -55,6 +60,8 @@ def frame(
     scores_text = MEAN if rounds == LAST5 else f"Score of the {rounds} round"
     caption = ABOUT.format(what=scores_text)
     caption = units.worded(caption, systems[0].scores.noun)
+    if len(systems) > MOST_MARKED:
+        caption += MANY.format(first=systems[0].name, most=MOST_MARKED)
     if table["small"].any():
         caption += SMALL
     heading = capital(score)
@@ -77,6 +84,8 @@ def frame(
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
     yield overall
+    if len(systems) > MOST_MARKED:
+        return
     for attribute in shared_attributes(systems):
         for group in systems[0].scores.members(attribute):
             yield overall._replace(attribute=attribute, group=group)
@@ -94,6 +103,8 @@ def _lines(systems: Sequence[System], where: Where) -> Iterator[tuple]:
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system", point)
+    if len(looks) > MOST_MARKED:
+        return _ranked(table)
     rows = table.groupby("version")["group"].size().max()
     line_height = LINE * rows / len(looks)
     height = 0.9 + max(line_height, DOT * rows, 0.7)
@@ -107,6 +118,52 @@ def draw(table: DataFrame) -> Picture:
     by_version = panels(table, "version", draw_panel, "{} test images".format)
     legend = looks if len(looks) > 1 else {}
     return picture(table, by_version, legend, size=(WIDTH, height))
+
+
+def _ranked(table: DataFrame) -> Picture:
+    """A line for each system, in the order of their scores on the first version of the images."""
+    first = table.iloc[0]
+    on_first_version = table[table["version"] == first["version"]]
+    ordered = on_first_version.sort_values("value", ascending=False, kind="stable")
+    draw_panel = partial(
+        _ranked_panel,
+        ordered["system"].tolist(),
+        first["system"],
+        _limits(table),
+        f"{table.attrs['score']} (%)",
+    )
+    by_version = panels(table, "version", draw_panel, "{} test images".format)
+    height = 0.9 + NAME * len(ordered)
+    return picture(table, by_version, size=(WIDTH, height))
+
+
+def _ranked_panel(
+    names: Sequence[str],
+    first: str,
+    limits: tuple[float, float],
+    score: str,
+    part: DataFrame,
+    axes: Axes,
+) -> None:
+    """A version's line of each system; a dashed line at the score of the first."""
+    lines = part.set_index("system").reindex(names)
+    look = point(0)
+    rows = range(len(names))
+    axes.axvline(lines.at[first, "value"], **DASHED)
+    axes.hlines(
+        rows,
+        lines["low"],
+        lines["high"],
+        color=look["color"],
+        linewidth=2.2,
+        alpha=0.45,
+    )
+    dot = look | {"markersize": 4}
+    axes.plot(lines["value"], rows, **dot)
+    axes.set_yticks(rows, [short(name) for name in names], fontsize=8)
+    vertical_limits = (len(names) - 0.5, -0.5)
+    axes.set(ylim=vertical_limits, xlim=limits, xlabel=score)
+    axes.grid(axis="y", visible=False)
 
 
 def _limits(table: DataFrame) -> tuple[float, float]:
