@@ -122,13 +122,13 @@ def draw(table: DataFrame) -> Picture:
 
 def _ranked(table: DataFrame) -> Picture:
     """A line for each system, in the order of their scores on the first version of the images."""
-    first = table.iloc[0]
-    on_first_version = table[table["version"] == first["version"]]
+    reference = table.iloc[0]
+    on_first_version = table[table["version"] == reference["version"]]
     ordered = on_first_version.sort_values("value", ascending=False, kind="stable")
     draw_panel = partial(
         _ranked_panel,
         ordered["system"].tolist(),
-        first["system"],
+        reference["system"],
         _limits(table),
         f"{table.attrs['score']} (%)",
     )
@@ -139,27 +139,26 @@ def _ranked(table: DataFrame) -> Picture:
 
 def _ranked_panel(
     names: Sequence[str],
-    first: str,
+    reference: str,
     limits: tuple[float, float],
     score: str,
-    part: DataFrame,
+    scores: DataFrame,
     axes: Axes,
 ) -> None:
-    """A version's line of each system; a dashed line at the score of the first."""
-    lines = part.set_index("system").reindex(names)
-    look = point(0)
+    """A version's line of each system; a dashed line at the score of the reference."""
+    ordered = scores.set_index("system").reindex(names)
     rows = range(len(names))
-    axes.axvline(lines.at[first, "value"], **DASHED)
+    axes.axvline(ordered.at[reference, "value"], **DASHED)
+    dot = point(0) | {"markersize": 4}
     axes.hlines(
         rows,
-        lines["low"],
-        lines["high"],
-        color=look["color"],
+        ordered["low"],
+        ordered["high"],
+        color=dot["color"],
         linewidth=2.2,
         alpha=0.45,
     )
-    dot = look | {"markersize": 4}
-    axes.plot(lines["value"], rows, **dot)
+    axes.plot(ordered["value"], rows, **dot)
     axes.set_yticks(rows, [short(name) for name in names], fontsize=8)
     vertical_limits = (len(names) - 0.5, -0.5)
     axes.set(ylim=vertical_limits, xlim=limits, xlabel=score)
