@@ -38,6 +38,17 @@ UNEXPECTED = (
     "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the "
     "traceback"
 )
+OTHER_WAYS = {  # options of other tools -> what says the same here
+    "--latex": "--format latex, of report",
+    "--html": "--format html, of report",
+    "--csv": "`fedcli report --format csv`; evaluate writes scores.csv next to scores.json",
+    "--limit": "--sample-images 1000, of prepare",
+    "--subset": "--sample-images 1000, of prepare",
+    "--num-clients": "--clients 20, of partition",
+    "--learning-rate": "--lr 1e-3, of train",
+    "--pretrained": "--weights pretrained, of train",
+    "--gpu": "--device cuda, of train",
+}
 
 
 class Commands(TyperGroup):
@@ -177,19 +188,6 @@ def _refuse(ctx: typer.Context, error: BaseException) -> None:
         hint = f"write {OTHER_WAYS[word]}"
     with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
         _end(ctx, UsageError(f"{sentence[:1].lower()}{sentence[1:]}", hint))
-
-
-OTHER_WAYS = {  # options of other tools -> what says the same here
-    "--latex": "--format latex, of report",
-    "--html": "--format html, of report",
-    "--csv": "`fedcli report --format csv`; evaluate writes scores.csv next to scores.json",
-    "--limit": "--sample-images 1000, of prepare",
-    "--subset": "--sample-images 1000, of prepare",
-    "--num-clients": "--clients 20, of partition",
-    "--learning-rate": "--lr 1e-3, of train",
-    "--pretrained": "--weights pretrained, of train",
-    "--gpu": "--device cuda, of train",
-}
 
 
 def _of_part(error: BaseException) -> str:

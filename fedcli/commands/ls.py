@@ -1,5 +1,6 @@
 """fedcli ls."""
 
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,14 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
     for kind, rows in entries.items():
         if rows:
-            heads = [IN_WORDS.get(head, head) for head in COLUMNS[kind]]
-            terminal.table(heads, [cells(entry) for entry in rows])
+            _show(COLUMNS[kind], [cells(entry) for entry in rows])
+
+
+def _show(heads: list[str], rows: list[list[str]]) -> None:
+    """A table, without the column of differences where no run differs."""
+    shown = [head != DIFFERS or any(row[place] for row in rows) for place, head in enumerate(heads)]
+    titles = [IN_WORDS.get(head, head) for head in compress(heads, shown)]
+    terminal.table(titles, [list(compress(row, shown)) for row in rows])
 
 
 def listed(work: Path) -> dict[str, list[Entry]]:

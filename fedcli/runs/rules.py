@@ -272,6 +272,11 @@ RULES = (
         "a site's policy.toml adds its own",
     ),
     Rule(
+        lambda o, *_: str(o.data or "").isdigit() and not Path(o.data).exists(),
+        "no such manifest: {o.data}",
+        "several seeds are written --seeds 3, or --seeds 0,{o.data}",
+    ),
+    Rule(
         lambda o, *_: o.single_site and o.data and not Path(o.data).exists(),
         "no such manifest: {o.data}",
         "--single-site takes no client: each one trains by itself; leave the word out, "

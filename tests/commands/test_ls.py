@@ -25,6 +25,8 @@ def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
     ):
         sgd = "--optimizer", "sgd", "--rounds", 1
         assert run("train", "fedavg", data, *sgd, *options, "--work", tmp_path).exit_code == 0
+        if options == ("--lr", 0.01):
+            assert "what differs" not in run("ls", "--work", tmp_path).stdout
     listed = json.loads(run("ls", "--work", tmp_path, "--json").stdout)["run"]
     differences = {"lr 0.01, nesterov no", "lr 0.003, nesterov no", "lr 0.01, nesterov yes"}
     assert {entry["what differs"] for entry in listed} == differences

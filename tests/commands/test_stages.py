@@ -225,6 +225,12 @@ def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_p
     assert "--single-site takes no client" in err
 
 
+def test_a_second_seed_behind_seed_is_explained(work, tmp_path):
+    err = refused("train", "fedavg", "--seed", 0, 7, "--work", tmp_path)
+    assert "no such manifest: 7" in err
+    assert "several seeds are written --seeds 3, or --seeds 0,7" in err
+
+
 # report, compare and bench
 
 
