@@ -1,11 +1,11 @@
-"""docs/which-method.md, from which_method.md beside this file and the CSV files of results/.
+"""docs/which-method.md and docs/which-method-tables.md, from the CSV files of results/.
 
     python benchmarks/which_method.py
 
-The text is in which_method.md; a field in braces stands for numbers of the CSV files, such as
-{difference: office | all images, accuracy | AFL}. The functions that are registered by @field say
-what each of them is. An interval is of 95 %: over patients or images where results.py wrote it,
-over seeds in a change.
+The text is in which_method.md and which_method_tables.md; a field in braces stands for numbers of
+the CSV files, such as {difference: office | all images, accuracy | AFL}. The functions that are
+registered by @field say what each of them is. An interval is of 95 %: over patients or images where
+results.py wrote it, over seeds in a change.
 """
 
 import csv
@@ -27,8 +27,11 @@ from fedcli.reproduction import recipe as recipes_of_tables
 
 ROOT = Path(__file__).parent
 HERE = ROOT / "results"
-TEMPLATE = ROOT / "which_method.md"
-PAGE = ROOT.parent / "docs" / "which-method.md"
+DOCS = ROOT.parent / "docs"
+PAGES = {  # template -> page
+    ROOT / "which_method.md": DOCS / "which-method.md",
+    ROOT / "which_method_tables.md": DOCS / "which-method-tables.md",
+}
 FOLDER = "benchmark/"
 WIDTH = 140  # of a line of the page
 REFERENCE = "FedAvg"
@@ -40,7 +43,7 @@ PROBES = {  # name in a field -> recipe, and the score in which the methods are 
     "office": ("office-probe", "mean of domains"),
     "digits": ("digits-probe", "mean of domains"),
 }
-OTHERS = {"office-tuned": "office-tuned"}
+OTHERS = {"hospitals-scratch": "ham10000-hospitals-scratch"}  # other regimes
 TESTED = {  # federation -> the score in which the table of answers has tests
     "hospitals": "both balanced accuracy",
     "twenty": "both balanced accuracy",
@@ -58,6 +61,7 @@ SHORT = {
     "twenty": "twenty clients",
     "office": "Office-Caltech-10",
     "digits": "digits",
+    "hospitals-scratch": "hospitals from scratch",
 }
 SHOWN = {  # column -> its head; a federation has some of them
     "clean balanced accuracy": "clean",
@@ -139,12 +143,20 @@ def probes() -> list[str]:
 
 def is_there(federation: str) -> bool:
     """Tell whether a federation was played."""
-    return federation in probes()
+    with suppress(NotPlayedError):
+        recipe_of(federation)
+        return True
+    return False
+
+
+def has_verdicts(federation: str) -> bool:
+    """Tell whether a federation has enough seeds for a verdict on a method."""
+    return is_there(federation) and len(seeds(recipe_of(federation))) >= ENOUGH
 
 
 def several() -> list[str]:
-    """Those of them with enough seeds for a verdict on a method."""
-    return [name for name in probes() if len(seeds(recipe_of(name))) >= ENOUGH]
+    """The federations whose frozen network was played with enough seeds for a verdict."""
+    return list(filter(has_verdicts, probes()))
 
 
 def lines(name: str) -> list[Line]:
@@ -320,6 +332,34 @@ def differences(federations: str, score: str, method: str) -> str:
     return _on_each(federations, lambda name: marked(name, score, method))
 
 
+@field
+def gain(federations: str, score: str, method: str) -> str:
+    """These differences of a method that is recommended for them.
+
+    Raises ValueError where none of them is significantly above FedAvg any more.
+    """
+    found = []
+    for name in federations.split(", "):
+        if is_there(name):
+            found.append(test_of(name, score, method))
+    if not any(float(line["difference"]) > 0 and line["verdict"] in MARKS for line in found):
+        raise ValueError(f"{method} is not above FedAvg in {score}: recommend another method")
+    return differences(federations, score, method)
+
+
+@field
+def raised(federations: str, column: str, method: str) -> str:
+    """The changes of a method that is recommended for them.
+
+    Raises ValueError where no interval over seeds is above 0 any more.
+    """
+    names = filter(is_there, federations.split(", "))
+    lows = [over_seeds(name, column, method)[1] for name in names]
+    if not any(low > 0 for low in lows):
+        raise ValueError(f"{method} does not raise {column}: recommend another method")
+    return changes(federations, column, method)
+
+
 def _on_each(federations: str, number: Callable[[str], str]) -> str:
     parts = [f"{SHORT[name]} {number(name)}" for name in federations.split(", ") if is_there(name)]
     if not parts:
@@ -395,6 +435,20 @@ def not_played() -> str:
     """The recipes of the benchmark without scores, each as code."""
     stems = [name.removeprefix(FOLDER) for name in recipes_of_tables.names() if FOLDER in name]
     return ", ".join(f"`{FOLDER}{stem}`" for stem in stems if stem not in recipes())
+
+
+@field
+def partly_played() -> str:
+    """The recipes of which some rows have scores, with the number of rows. Raises NotPlayedError
+    where there is none."""
+    parts = []
+    for name in recipes():
+        rows_played = len(numbers(name))
+        if rows_played < len(planned(name)):
+            parts.append(f"`{FOLDER}{name}` {rows_played} of {len(planned(name))}")
+    if not parts:
+        raise NotPlayedError("every recipe is whole")
+    return ", ".join(parts)
 
 
 @field
@@ -491,7 +545,7 @@ def claim_against(base: str, method: str, *scores: str) -> str:
     federations: dict[str, list[str]] = {}
     for text in scores:
         federation, sign, score = text.split(" ", 2)
-        if federation in several():
+        if has_verdicts(federation):
             end = _end(base, method, federation, sign, score)
             federations.setdefault(end, []).append(SHORT[federation])
     if len(federations) < 2:
@@ -541,6 +595,30 @@ def answers() -> str:
 
 
 @field
+def section(federation: str, head: str) -> str:
+    """The head of a section on a federation. Raises NotPlayedError."""
+    recipe_of(federation)
+    return head
+
+
+@field
+def difference_table(federation: str, scores: str, *methods: str) -> str:
+    """The differences of some methods, and of all that are significantly higher than FedAvg in one
+    of the scores, as Markdown. scores: separated by semicolons.
+    """
+    columns = scores.split("; ")
+    shown = dict.fromkeys(method for method in methods if method in tests(federation, columns[0]))
+    for score in columns:
+        higher_lines = with_verdict(federation, score, HIGHER)
+        shown |= dict.fromkeys(line["method"] for line in higher_lines)
+    made = ["| method | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    for method in shown:
+        cells = [marked(federation, score, method) for score in columns]
+        made.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(made)
+
+
+@field
 def table(federation: str) -> str:
     """FedAvg and the methods that are first to third in a column, as Markdown."""
     scores = means(recipe_of(federation))
@@ -551,7 +629,7 @@ def table(federation: str) -> str:
         with_score = [method for method in scores if column in scores[method]]
         is_higher_better = column not in LOWER_IS_BETTER
         with_score.sort(key=lambda method: scores[method][column], reverse=is_higher_better)
-        best[column] = with_score[0]
+        best[column] = scores[with_score[0]][column]
         chosen |= dict.fromkeys(with_score[:BEST], True)
     made = ["| method | " + " | ".join(SHOWN[column] for column in columns) + " |"]
     made.append("|---|" + "---:|" * len(columns))
@@ -560,7 +638,8 @@ def table(federation: str) -> str:
             cells = []
             for column in columns:
                 cell = f"{scores[method][column]:.1f}" if column in scores[method] else "-"
-                cells.append(f"**{cell}**" if best[column] == method else cell)
+                is_best = cell == f"{best[column]:.1f}"
+                cells.append(f"**{cell}**" if is_best else cell)
             made.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(made)
 
@@ -593,21 +672,21 @@ def wrapped(text: str) -> str:
     )
 
 
-def page() -> str:
-    """The page. Each paragraph and point of the template is one line; one that names what was not
+def page(template: Path) -> str:
+    """A page. Each paragraph and point of its template is one line; one that names what was not
     played is left out.
     """
-    template = TEMPLATE.read_text(encoding="utf-8")
     made = []
-    for line in template.split("\n"):
+    for line in template.read_text(encoding="utf-8").split("\n"):
         with suppress(NotPlayedError):
             made.append(wrapped(filled(line)))
     return BLANK.sub("\n\n", "\n".join(made))
 
 
 def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-    print(PAGE)
+    for template, file in PAGES.items():
+        file.write_text(page(template), encoding="utf-8")
+        print(file)
 
 
 if __name__ == "__main__":

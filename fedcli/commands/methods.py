@@ -15,7 +15,7 @@ from .shell.shown import show_json
 HEAD = ["method", "in papers", "what it does"]
 # of every method that can be trained with one of its means, whatever it is made for
 PRIVACY = "privacy"
-MEASURED = "noise", "domain"  # purposes of which the page has results
+MEASURED = "noise", "domain", "rare", "groups", "hostile", "hospital", "drift"  # on the page
 MEANS = {"--dp image": "DP-SGD", "--engine flower-secagg:DIR": "secure aggregation"}
 Name = Annotated[str | None, "one method, base+addon, or a file such as ./mine.py", NAME]
 Purpose = Annotated[
@@ -112,7 +112,7 @@ def _list(purpose: str | None) -> None:
             needs |= facts["wants"]
     heads = [*HEAD, "from"] if packages else HEAD
     terminal.table(heads, [row[: len(heads)] for row in rows])
-    print("* the first to try.")
+    print("* the usual choice.")
     if purpose != PRIVACY:
         print(*(f"needs {word}: {meaning}" for word, meaning in sorted(needs.items())), sep="\n")
     print(
@@ -122,7 +122,7 @@ def _list(purpose: str | None) -> None:
     print(f"{', '.join(FAMILIES)} or {PRIVACY}.")
     print("Some take the server rule of another: fedcli train BASE+ADDON.")
     if purpose in MEASURED:
-        print("docs/which-method.md: what they gain over FedAvg on real images, so far.")
+        print("docs/which-method.md compares them with FedAvg on real images.")
 
 
 def _members(

@@ -104,7 +104,7 @@ def test_a_purpose_that_is_none_and_a_method_of_no_family_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("purpose", "is_measured"), [("noise", True), ("rare", False), ("hostile", False)]
+    ("purpose", "is_measured"), [("noise", True), ("rare", True), ("privacy", False)]
 )
 def test_a_purpose_that_the_benchmark_measures_names_its_page(purpose, is_measured):
     shown = CliRunner().invoke(app, ["methods", "--for", purpose]).stdout
