@@ -37,6 +37,7 @@ ALL = "all images"  # the name of the line of all images
 OF_ALL = -1  # its position
 MOST_LINES = 7  # of a figure; further groups are left out, which its caption says
 MOST_CLASSES = 6  # of a figure, likewise
+MOST_SYSTEMS = 12  # that a reader can tell apart by colours and markers
 LONG = 28  # characters of a line in the legend
 LINES = 3  # of a name in the legend; what needs more is named by its folder
 PANEL = 4.1, 2.7  # inches

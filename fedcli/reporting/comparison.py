@@ -3,7 +3,7 @@ reference.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from string import ascii_lowercase
 from typing import Any
@@ -35,6 +35,7 @@ from .table import NONE, Column, ReportTable, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SAME = 1e-9  # below which two differences of means are one
+MOST_NAMED = 12  # systems with sentences of their own
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
     "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % "
@@ -317,8 +318,10 @@ class Changes:
     def sentences(self, reference: str, digits: int = 1) -> list[str]:
         """A sentence for each system and metric in which some images show a difference; the others
         are together, for all systems without one in the same metrics. The last says how certain
-        they are.
+        they are. With more than MOST_NAMED systems, there is a sentence for each score instead.
         """
+        if len(self.by_system) > MOST_NAMED:
+            return [*self._by_score(reference, digits), verdict.NOT_EQUAL, self._certainty()]
         texts = []
         scores_by_name: dict[tuple[str, str], list[str]] = {}  # by system and images
         for name, by_metric in self.by_system.items():
@@ -339,6 +342,30 @@ class Changes:
             texts.append(verdict.NOT_EQUAL)
         return [*texts, self._certainty()] if texts else []
 
+    def _by_score(self, reference: str, digits: int) -> Iterator[str]:
+        """A sentence for each metric on each version of the images: the systems above and below the
+        reference, and the number of the others.
+        """
+        tests_by_score: dict[str, dict[str, Change]] = {}
+        for name, by_metric in self.by_system.items():
+            for metric, changes in by_metric.items():
+                for change in changes:
+                    score = metric + _on(change[0], "images")
+                    tests_by_score.setdefault(score, {})[name] = change
+        for score, tests in tests_by_score.items():
+            parts = []
+            for verb in _verbs(score):
+                sizes = _sizes_by_system(tests, score, verb, digits)
+                if sizes:
+                    parts.append(f"{verb}: {console.listed(sizes)}")
+            without = [row for _, row, _ in tests.values() if row.verdict == INCONCLUSIVE]
+            for is_untested, (words, _) in UNSURE.items():
+                count = [verdict.is_untested(row) for row in without].count(is_untested)
+                if count:
+                    parts.append(f"{words}: {count} of {len(tests)}")
+            heading = f"{console.capital(score)}, in points against {reference}"
+            yield f"{heading}. {console.capital('; '.join(parts))}."
+
     def _certainty(self) -> str:
         """A sentence on the brackets, and on what a significant difference holds for."""
         largest = max(self.rows, key=lambda row: row.samples or 0)
@@ -348,6 +375,25 @@ class Changes:
             return f"{text}, and over {largest.over}."
         trainings = console.counted(samples, "training", "trainings")
         return f"{text}. With {trainings} of each, other trainings may differ."
+
+
+def _verbs(score: str) -> tuple[str, str]:
+    """The words for a score above and below another."""
+    return ("larger", "smaller") if score.startswith("gap by ") else (HIGHER, LOWER)
+
+
+def _sizes_by_system(tests: Mapping[str, Change], score: str, verb: str, digits: int) -> list[str]:
+    """Each system with a significant difference in the direction of a verb: its name, the size and
+    the interval.
+    """
+    sizes = []
+    for name, (_, row, difference) in tests.items():
+        points = difference or 0.0
+        is_lower = points < 0
+        if row.verdict != INCONCLUSIVE and verb == _verbs(score)[is_lower]:
+            size = percents(abs(points), digits)
+            sizes.append(f"{name} {size} ({_in_brackets(row, lower=is_lower)})")
+    return sizes
 
 
 def _is_inconclusive(row: Difference) -> bool:
@@ -360,7 +406,7 @@ def _on(images: str, noun: str) -> str:
 
 def _sizes(changes: Sequence[Change], metric: str, reference: str, digits: int) -> str:
     """Differences of a metric, the significant ones first, with their intervals."""
-    higher, lower = ("larger", "smaller") if metric.startswith("gap by ") else (HIGHER, LOWER)
+    higher, lower = _verbs(metric)
     parts: list[str] = []
     for images, row, difference in sorted(changes, key=lambda change: _rank(change[1])):
         points = difference or 0.0

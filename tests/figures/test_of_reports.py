@@ -262,7 +262,7 @@ def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
 
 
 def test_of_many_systems_the_front_is_named(two):
-    count = overall_and_worst.MOST_NAMED + 2
+    count = drawing.MOST_SYSTEMS + 2
     many = [replace(two[k % 2], place=k, short=f"system {k}", differs="") for k in range(count)]
     table = overall_and_worst.frame(many)
     best = set(table[table["front"]]["place"])

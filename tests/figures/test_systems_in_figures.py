@@ -153,7 +153,7 @@ def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
 
 
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
-    monkeypatch.setattr(forest, "MOST_MARKED", 1)
+    monkeypatch.setattr(forest, "MOST_SYSTEMS", 1)
     frame = forest.frame(systems, metric="accuracy")
     assert set(frame["group"]) == {ALL}
     assert frame.attrs["title"] == "Accuracy"

@@ -103,6 +103,26 @@ def test_the_answer_names_each_version_with_a_direction_a_size_and_an_interval()
     assert certainty.endswith(", and over seeds.")
 
 
+def test_of_many_systems_each_score_has_a_sentence():
+    row = {"mean": 0.8, "std_pooled": None, "std_runs": None, "runs": 3, "note": "", "samples": 3}
+    row |= {"over": "seeds", "unit": "patient"}
+    base = verdict.Against(name="FedAvg", is_reference=True, **row)
+    same = {"difference": 0.001, "low": -0.01, "high": 0.01, "verdict": verdict.INCONCLUSIVE}
+    others = [
+        verdict.Against(name=f"method {number}", p_holm=0.8 if number else None, **same, **row)
+        for number in range(11)
+    ]
+    higher = {"difference": 0.032, "low": 0.018, "high": 0.046, "verdict": verdict.HIGHER}
+    lower = {"difference": -0.024, "low": -0.039, "high": -0.01, "verdict": verdict.MODELS_ONLY}
+    up = verdict.Against(name="A", **higher, **row)
+    down = verdict.Against(name="B", **lower, **row)
+    tests = {Where("clean", metric="auc_ovo_macro"): [base, *others, up, down]}
+    assert comparison.answers(tests, {})[:-2] == [
+        "AUC on clean images, in points against FedAvg. Higher: A 3.2 (1.8 to 4.6); lower: B 2.4 "
+        "(1.0 to 3.9; not over seeds); no significant difference: 10 of 13; not tested: 1 of 13."
+    ]
+
+
 def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
     result = images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist()
     assert result == [2, 5, 3, 4, 0, 1]

@@ -1,6 +1,6 @@
 """Scores of all images and of each group with their intervals, one below the other.
 
-Each system has a mark of its own. More than MOST_MARKED systems would repeat marks: each has a
+Each system has a mark of its own. More than MOST_SYSTEMS systems would repeat marks: each has a
 line with its name instead, the best at the top, and groups are left out.
 """
 
@@ -18,7 +18,7 @@ from ...metrics import title
 from ...scores.numbers import versions as in_words
 from ...scores.parts import MODELS
 from ...scores.table import Where
-from ..drawing import ALL, INK, Axes, Looks, Picture, point, short
+from ..drawing import ALL, INK, MOST_SYSTEMS, Axes, Looks, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, looks_of, panels, picture, titled
 from ..system import VERSION, System, shared_attributes
@@ -27,7 +27,6 @@ WIDTH = 4.4  # inches of a panel
 LINE = 0.32  # inches of a group in it
 DOT = 0.13  # inches of a system's mark in a group
 NAME = 0.17  # inches of a system that has a line of its own
-MOST_MARKED = 12  # systems with a mark of their own
 ABOUT = "{what}, with its 95 % interval over the test patients (images, if no patients are known)."
 MEAN = "Mean of the last rounds"
 MANY = " The dashed line is at {first}. Groups are shown for up to {most} systems."
@@ -43,7 +42,7 @@ def frame(
 ) -> DataFrame:
     """Lines of COLUMNS, in percent, of all images and of each group that all systems have.
 
-    More than MOST_MARKED systems have no lines of groups.
+    More than MOST_SYSTEMS systems have no lines of groups.
     Raises NothingToDraw where no system has the score.
     """
     metric = metric or systems[0].scores.usual[1]
@@ -60,8 +59,8 @@ def frame(
     scores_text = MEAN if rounds == LAST5 else f"Score of the {rounds} round"
     caption = ABOUT.format(what=scores_text)
     caption = units.worded(caption, systems[0].scores.noun)
-    if len(systems) > MOST_MARKED:
-        caption += MANY.format(first=systems[0].name, most=MOST_MARKED)
+    if len(systems) > MOST_SYSTEMS:
+        caption += MANY.format(first=systems[0].name, most=MOST_SYSTEMS)
     if table["small"].any():
         caption += SMALL
     heading = capital(score)
@@ -84,7 +83,7 @@ def frame(
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
     yield overall
-    if len(systems) > MOST_MARKED:
+    if len(systems) > MOST_SYSTEMS:
         return
     for attribute in shared_attributes(systems):
         for group in systems[0].scores.members(attribute):
@@ -103,7 +102,7 @@ def _lines(systems: Sequence[System], where: Where) -> Iterator[tuple]:
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system", point)
-    if len(looks) > MOST_MARKED:
+    if len(looks) > MOST_SYSTEMS:
         return _ranked(table)
     rows = table.groupby("version")["group"].size().max()
     line_height = LINE * rows / len(looks)

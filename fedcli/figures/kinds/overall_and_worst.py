@@ -11,7 +11,7 @@ from pandas import DataFrame
 from ...metrics import title
 from ...scores.table import Where
 from ...scores.views import WORST, worst_of
-from ..drawing import Axes, Look, Picture, point
+from ..drawing import MOST_SYSTEMS, Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, panels, picture, titled
 from ..system import System, shared_attributes
@@ -23,7 +23,6 @@ GREY: Look = {
     "linestyle": "",
     "zorder": 0,
 }
-MOST_NAMED = 12  # systems; of more, the first and those on the front are named
 NEAR = 0.03  # of the width and height of all points; points within it share a label
 BARS = "overall_low", "overall_high", "worst_low", "worst_high"
 ABOUT = (
@@ -82,7 +81,7 @@ def of_pairs(
     caption = ABOUT
     if table[[*BARS]].notna().any(axis=None):
         caption += BARRED
-    if systems > MOST_NAMED:
+    if systems > MOST_SYSTEMS:
         caption += GREYED
     score = title(metric)
     heading = f"Overall score and worst group: {score}"
@@ -129,7 +128,7 @@ def _beats(other: Sequence[float], xy: Sequence[float]) -> bool:
 def draw(table: DataFrame) -> Picture:
     """Systems that the legend names are numbered there and beside their points; others are grey."""
     named_lines = table
-    if table.attrs["systems"] > MOST_NAMED:
+    if table.attrs["systems"] > MOST_SYSTEMS:
         is_named = table["front"] | (table["place"] == 0)
         named_lines = table[is_named]
     names = named_lines.sort_values("place", kind="stable")["system"].unique()

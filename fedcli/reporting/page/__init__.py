@@ -21,6 +21,7 @@ from ...data import manifest
 from ...errors import FedcliError
 from ...figures import inline, series
 from ...figures import report as figures
+from ...figures.drawing import MOST_SYSTEMS
 from ...figures.figure import NothingToDraw
 from ...figures.kinds import FIGURES, convergence
 from ...metrics import METRICS, PARITY, get
@@ -35,6 +36,9 @@ from . import images, lead, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
+CURVES = (
+    f"Curves are drawn for up to {MOST_SYSTEMS} methods: `fedcli report` of some of these runs."
+)
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -224,7 +228,7 @@ def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
     yield Section("cross-site", "Trained at and tested on", cross_site)
     yield Section("choice", "Model choice", list(choice.tables(systems)))
     yield from of_leaf("page.leakage", systems)
-    yield Section("training", "How training went", panels=list(_convergence(systems)))
+    yield _training(systems)
     panels = []
     if options.figures:
         pictures = figures.of_systems(systems, options.draw)
@@ -257,6 +261,13 @@ def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
         data = base64.b64encode(path.read_bytes()).decode()
         drawings.append(inline.Drawing(title, image=f"data:{kind};base64,{data}"))
     return [inline.Panels("", drawings, layout="wide")] if drawings else []
+
+
+def _training(systems: Rows) -> Section:
+    """Curves of all systems; of more than MOST_SYSTEMS nobody could tell them apart."""
+    if len(systems) > MOST_SYSTEMS:
+        return Section("training", "How training went", text=[CURVES])
+    return Section("training", "How training went", panels=list(_convergence(systems)))
 
 
 def _convergence(systems: Rows) -> Iterator[inline.Panels]:

@@ -294,9 +294,9 @@ def _on_marks(results: Results, star: str) -> list[str]:
     if not any(results.marks[name].best for name in names):
         return []
     tested = [name for name in names if results.marks[name].tested]
-    untested_sentence = f"{star} marks the best number of a column, without a test."
+    untested = "marks the best number of a column, without a test."
     if not tested:
-        return [untested_sentence]
+        return [f"{star} {untested}"]
     sentence = (
         f"{star} marks the best of a column if it is significantly better than every other row"
     )
@@ -305,7 +305,7 @@ def _on_marks(results: Results, star: str) -> list[str]:
     tested_text = ", ".join(tested)
     return [
         f"{sentence} (columns with tests: {tested_text}).",
-        f"Elsewhere {untested_sentence}",
+        f"In other columns {star.lower()} {untested}",
     ]
 
 
