@@ -487,6 +487,18 @@ def answer() -> str:
     )
 
 
+@field
+def somewhere() -> str:
+    """A sentence on the methods that are higher over seeds on single federations."""
+    parts = []
+    for name, methods in zip(several(), _names(HIGHER), strict=True):
+        if methods:
+            parts.append(f"{joined(methods)} on {TITLES[name]}")
+    if not parts:
+        return "On no single federation is one higher either."
+    return f"On single federations some are: {'; '.join(parts)}."
+
+
 def _names(verdict: str) -> list[list[str]]:
     """The names of the methods with a verdict in the tested score, for each federation."""
     tested = [with_verdict(name, TESTED[name], verdict) for name in several()]
