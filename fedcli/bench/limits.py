@@ -133,9 +133,9 @@ def counted(work: Callable[[], object]) -> tuple[int, int]:
 
 
 def _backward_operations(
-    output_gradient: torch.Size,
-    images: torch.Size,
-    kernel: torch.Size,
+    output_gradient: list[int],
+    images: list[int],
+    kernel: list[int],
     *options: Any,
     **_outputs: Any,
 ) -> int:
