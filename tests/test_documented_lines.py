@@ -162,6 +162,8 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
         "fedcli partition --by center --val 0.3",
         "fedcli train fedavg",
     ],
+    "Which method": [*SKIN, "fedcli train fedavg", "fedcli train fedsmoo"],
+    "Groups": [*SKIN, "fedcli train fedavg"],
     "Choose a method": [
         *SKIN,
         f"{TWO_CLIENTS[1]} --val 0.2",
