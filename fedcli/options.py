@@ -506,6 +506,19 @@ class Options:
             chosen[key] = None
         return cls(**chosen)
 
+    @classmethod
+    def fields_of(cls, flags: Mapping[str, Any]) -> list[str]:
+        """The names of the fields that flags fill, with those of the parts in their texts. Raises
+        UsageError.
+        """
+        names = []
+        for name, value in flags.items():
+            option = _options_of(cls)[name.replace("-", "_")]
+            names.append(option.name)
+            if option.parts and isinstance(value, str):
+                names += option.divided(value)[1]
+        return names
+
     def reading(self, source: Source) -> Self:
         """These options on what an earlier stage made."""
         inputs = [option.name for option in self.declared() if _is_input(option)]

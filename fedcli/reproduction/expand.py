@@ -21,6 +21,7 @@ from ..scores.evaluation_options import EvaluateOptions
 from ..stages.options import STAGES, TrainOptions
 from . import shape
 from .flags import PLACEHOLDER, Flags, files_in, filled, placed, placeholder, variable
+from .flags import flags as flags_of
 from .recipe import SCALES, Recipe, RecipeRow, load, recipes_folder
 
 BUILT_IN: dict[str, dict[str, Flags]] = {
@@ -296,6 +297,10 @@ def _scaled(
         # the small network of the same kind; weights and teachers of the large one do not fit it
         is_clip = method.local.model == "clip" or str(scaled.get("model")).startswith("clip-")
         changes["model"] = "clip-tiny" if is_clip else "cnn"
+        rounds = flags_of("train")["rounds"]
+        _, parts = rounds.divided(str(scaled.get("rounds", "")))  # its patience
+        if parts:
+            changes["rounds"] = rounds.joined(changes["rounds"], parts)
         for name in ("weights", "teacher"):
             if name in scaled:
                 changes[name] = False

@@ -20,7 +20,7 @@ from ..data.partition.held_out import sites
 from ..errors import FedcliError, UsageError, nearest
 from ..methods import resolve
 from ..metrics import Task
-from ..options import Source, text
+from ..options import Option, Source, text
 from ..printed import percents
 from ..reporting import table
 from ..scores.evaluation_options import EvaluateOptions
@@ -263,14 +263,29 @@ def _axis(method: str, axis: str) -> tuple[str, list[Any]]:
         hint = "write for example --over q=0.5,1,2"
         raise UsageError(f"--over {axis!r} is not KEY=VALUE,VALUE", hint)
     options = resolve(method).settings
-    train_flags = flags.flags("train").keys() - {"set", "seed"}
+    train_flags = flags.flags("train")
     name = key.strip().removeprefix("--")
-    stage = "set" if name in options else "train"
-    if stage == "train" and name.replace("_", "-") not in train_flags:
-        hint = nearest(name, {*options, *train_flags})
+    if name in options:
+        return f"set.{name}", [_value(word) for word in words]
+    flag = train_flags.get(name.replace("_", "-"))
+    if flag is None or flag.name in ("set", "seed"):
+        hint = nearest(name, {*options, *train_flags} - {"set", "seed"})
+        if name.startswith("seed"):
+            hint = f"write --seeds {values}"
         raise UsageError(f"neither {method} nor train has an option {name!r}", hint)
-    words_as_values = [_value(word) for word in words]
-    return f"{stage}.{name}", words_as_values
+    return f"train.{name}", [_value(word) for word in _with_parts(words, flag)]
+
+
+def _with_parts(words: Sequence[str], flag: Option) -> list[str]:
+    """The values of a flag: sgd:momentum=0.5 and nesterov, a part of it, are one."""
+    names = {part.word for part in flag.parts}
+    values: list[str] = []
+    for word in words:
+        if values and word.partition("=")[0] in names:
+            values[-1] += f",{word}"
+        else:
+            values.append(word)
+    return values
 
 
 def _value(word: str) -> Any:
@@ -294,7 +309,7 @@ def cells(
     cells = []
     for seed, row in product(seeds, recipe.rows):
         of_row = TrainOptions.from_flags(row.train)
-        values = {name: getattr(of_row, name) for name in row.train}
+        values = {name: getattr(of_row, name) for name in TrainOptions.fields_of(row.train)}
         values["method"] = row.method
         values["set"] = settings[row.method] | row.settings
         chain: tuple[PartitionOptions, ...] = ()

@@ -185,7 +185,7 @@ class _Recorded:
         return manifest.seal(
             self.folder,
             result,
-            outside=("settings.json", "timing.jsonl", "state"),
+            outside=("settings.json", "timing.jsonl", "state", "scores"),
         )
 
     def reused(self) -> Path:

@@ -42,6 +42,8 @@ def test_without_its_encoding_the_hint_offers_one(german):
         listed(german, encoding="cp99")
     with refused("unknown encoding 'hex'", of=UsageError):
         listed(german, encoding="hex")
+    with refused("unknown encoding 'undefined'", of=UsageError):
+        listed(german, encoding="undefined")
 
 
 def test_words_of_the_sex_stay_as_they_are_and_a_note_names_map(german, capsys):

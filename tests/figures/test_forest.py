@@ -63,7 +63,7 @@ def test_many_systems_have_a_line_each_the_best_first():
         for number in range(13)
     ]
     picture = forest.draw(of_forest(*lines))
-    axes = axes_of(picture)["clean test images"]
+    axes = axes_of(picture)["clean test images (n = 12)"]
     names = texts_of(axes.get_yticklabels())
     assert names[:3] == ["method 6", "method 12", "method 5"]
     assert names[-1] == "method 0"

@@ -129,6 +129,13 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     assert result == "partition --dirichlet 1.0 --clients 4"
 
 
+@pytest.mark.parametrize(("scale", "rounds"), [("small", 20), ("smoke", 2)])
+def test_a_scale_keeps_the_patience_behind_the_rounds(tmp_path, scale, rounds):
+    text = TINY.replace("rounds = 7", 'rounds = "7:patience=3"')
+    train = expand.cells(recipe.load(write(tmp_path, text)), scale)[0].train
+    assert (train.rounds, train.patience) == (rounds, 3)
+
+
 def test_a_file_that_lies_among_the_images_is_given_by_its_name():
     table = expand.check(recipe.find("fed-mas-table3"))
     for scale in ("paper", "smoke"):

@@ -16,7 +16,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics.task import ONE
 from fedcli.reproduction import sweep
 from fedcli.stages import call, plot
-from fedcli.stages.options import PartitionOptions
+from fedcli.stages.options import PartitionOptions, TrainOptions
 
 
 def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
@@ -312,3 +312,47 @@ def test_where_all_test_scores_were_asked_for_any_run_is_taken(swept, tmp_path):
     swept(work=tmp_path, test=True)
     newest_last(rejected, chosen)
     assert call.source(None, tmp_path, "run").parent == rejected
+
+
+def cells_over(source, *over):
+    common = TrainOptions(None, rounds=2)
+    work = source.parent
+    planned = sweep.planned(["fedavg"], source, over, (0,), common, work, sweep._undivided)
+    return [cell.train for cell in planned.cells]
+
+
+VALUES_WITH_PARTS = [  # --over -> fields of each training
+    ("dp=client:1,client:50", [{"dp_noise": 1}, {"dp_noise": 50}]),
+    ("dp=client:1,clip=0.5,client:2", [{"dp_clip": 0.5}, {"dp_noise": 2, "dp_clip": 1}]),
+    (
+        "optimizer=sgd:momentum=0.5,nesterov,adam:backbone=0.1",
+        [{"momentum": 0.5, "nesterov": True}, {"optimizer": "adam", "backbone": 0.1}],
+    ),
+    ("rounds=4:patience=1,5", [{"rounds": 4, "patience": 1}, {"rounds": 5, "patience": 0}]),
+    (
+        "loss=focal:2:smoothing=0.1,cross-entropy",
+        [{"label_smoothing": 0.1}, {"label_smoothing": 0}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("over", "expected"), VALUES_WITH_PARTS)
+def test_parts_of_a_varied_value_are_trained_with(tmp_path, over, expected):
+    trainings = cells_over(make_chain(tmp_path), over)
+    assert len(trainings) == len(expected)
+    for training, fields in zip(trainings, expected, strict=True):
+        for name, value in fields.items():
+            assert getattr(training, name) == value
+
+
+def test_a_part_without_its_value_is_refused(tmp_path):
+    source = make_chain(tmp_path)
+    with pytest.raises(UsageError, match="unknown part 'sgd'"):
+        cells_over(source, "optimizer=sgd,nesterov")
+
+
+def test_seeds_are_no_values_to_go_over(tmp_path):
+    source = make_chain(tmp_path)
+    with pytest.raises(UsageError, match="has an option 'seed'") as refusal:
+        cells_over(source, "seed=0,1")
+    assert refusal.value.hint == "write --seeds 0,1"

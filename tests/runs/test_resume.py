@@ -28,6 +28,7 @@ from fedcli.runs import folder as folders
 from fedcli.runs.folder import unfinished
 from fedcli.runs.settings import begun
 from fedcli.runs.train import Interrupted
+from fedcli.scores.evaluate import evaluate
 
 
 def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
@@ -46,6 +47,18 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
         train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "early")
     (early,) = (entry for entry in ls.listed(tmp_path)["run"] if entry["run"] == "early")
     assert (early["method"], early["rounds_played"]) == ("FedHEAL", 0)
+
+
+def test_a_lost_manifest_is_written_anew_without_the_scores(tmp_path):
+    data = make_chain(tmp_path)
+    out = tmp_path / "runs" / "lost"
+    run = train(data, plan(), work=tmp_path, out=out)
+    whole = run.read_bytes()
+    evaluate(run)
+    run.unlink()
+    again = train(data, plan(), work=tmp_path, out=out, resume=True)
+    assert again.read_bytes() == whole
+    evaluate(again)
 
 
 def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):

@@ -30,7 +30,7 @@ NAME = 0.17  # inches of a system that has a line of its own
 ABOUT = "{what}, with its 95 % interval over the test patients (images, if no patients are known)."
 MEAN = "Mean of the last rounds"
 MANY = " The dashed line is at {first}. Groups are shown for up to {most} systems."
-SMALL = " † marks a group that is too small, or that lacks a class or has few images of one."
+SMALL = " † marks a group, or all images, if too small, or if a class is missing or has few images."
 COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]
 
 
@@ -131,7 +131,9 @@ def _ranked(table: DataFrame) -> Picture:
         _limits(table),
         f"{table.attrs['score']} (%)",
     )
-    by_version = panels(table, "version", draw_panel, "{} test images".format)
+    mark = "†" if table["small"].any() else ""
+    title = f"{{}} test images{mark} (n = {reference['n']:,})"
+    by_version = panels(table, "version", draw_panel, title.format)
     height = 0.9 + NAME * len(ordered)
     return picture(table, by_version, size=(WIDTH, height))
 

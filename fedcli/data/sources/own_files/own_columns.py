@@ -144,7 +144,7 @@ def encoding(options: Options) -> str:
     try:
         name = codecs.lookup(word or "utf-8").name
         "".encode(name)  # refuses what is no encoding of text
-    except LookupError:
+    except (LookupError, UnicodeError):
         hint = "known are for example cp1252, latin-1, mac-roman and utf-8"
         raise UsageError(f"unknown encoding {word!r}", hint) from None
     return "utf-8-sig" if name == "utf-8" else name
