@@ -81,11 +81,6 @@ METRICS = {
     "accuracy": "accuracy",
     "AUC": "auc_ovo_macro",
 }
-WORDS = {
-    HIGHER: "significant over seeds",
-    LOWER: "significant over seeds",
-    MODELS_ONLY: "significant for these trained models only",
-}
 MARKS = {HIGHER: " s", LOWER: " s", MODELS_ONLY: " m"}
 CONFIRMED, NOT_CONFIRMED, CONTRADICTED = "confirmed", "not confirmed", "contradicted"
 NUMBERS = "no", "one", "two", "three", "four", "five"
@@ -265,19 +260,6 @@ def difference(federation: str, score: str, method: str) -> str:
 
 
 @field
-def verdict(federation: str, score: str, method: str) -> str:
-    """The verdict on this difference in words."""
-    return WORDS.get(test_of(federation, score, method)["verdict"], "not significant")
-
-
-@field
-def tested(federation: str, score: str, method: str) -> str:
-    """A difference with its verdict."""
-    about = federation, score, method
-    return f"{difference(*about)}, {verdict(*about)}"
-
-
-@field
 def marked(federation: str, score: str, method: str) -> str:
     """A difference with the mark of its verdict, for a table."""
     about = federation, score, method
@@ -379,12 +361,6 @@ def lower(federation: str, score: str) -> str:
     return described(with_verdict(federation, score, LOWER))
 
 
-@field
-def gained(federation: str, score: str) -> str:
-    """The methods that are higher for these trained models, but not over seeds."""
-    return described(with_verdict(federation, score, MODELS_ONLY, 1))
-
-
 def candidates(federation: str, score: str) -> list[Line]:
     """The methods that are higher for these trained models, and whose interval over seeds, which is
     not adjusted, is above 0."""
@@ -400,12 +376,6 @@ def candidates(federation: str, score: str) -> list[Line]:
 def trial(federation: str, score: str) -> str:
     """These candidates with their differences."""
     return described(candidates(federation, score))
-
-
-@field
-def lost(federation: str, score: str) -> str:
-    """The methods that are lower for these trained models, but not over seeds."""
-    return described(with_verdict(federation, score, MODELS_ONLY, -1))
 
 
 @field
