@@ -25,6 +25,7 @@ from . import manifest_bodies
 Body = dict[str, Any]  # of a manifest
 Options = dict[str, Any]  # of a manifest
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores", "audit")
+NAMES = [f"{kind}.json" for kind in KINDS]
 AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 UNTRUSTED = "do not use a manifest from a source you do not trust"
@@ -55,6 +56,10 @@ class Manifest:
         return f"{text}\n"
 
 
+class UnreadableManifest(FedcliError):
+    """A file that holds no manifest, of any format."""
+
+
 Build = Callable[[Path], Body]
 KEYS = {f.name for f in fields(Manifest)}
 
@@ -79,12 +84,14 @@ def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
 def _read(path: Path, kinds: tuple[str, ...], whole: bool) -> Manifest:
     """A manifest, not to be written into."""
     hint = "give the .json that a fedcli command printed"
+    if path.name in NAMES:
+        hint += "; if it is one, restore it, or remove its folder and run the stage again"
     try:
         manifest = _parsed(read_text(path, hint))
     except (FedcliError, ValueError, RecursionError) as error:
         if isinstance(error.__context__, OSError):  # what it holds is not known
             raise
-        raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
+        raise UnreadableManifest(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
     kind = manifest.kind
     if kind not in KINDS:
         sentence = f"{path} is not a fedcli manifest: its kind is {kind!r}"
@@ -183,10 +190,17 @@ def _verify_file(path: Path, name: str, digest: str) -> None:
     file = inside(path.parent, name)
     if not file.is_file():
         sentence = f"{path.name} lists {name}, which is not there ({file})"
-        raise FedcliError(sentence, "restore the file or run the stage again")
+        raise FedcliError(sentence, _restore(path))
     if sha256(file) != digest:
         sentence = f"{file} is not the file {path} was written for: its sha256 differs"
-        raise HashError(sentence, "restore it, or run the stage again")
+        raise HashError(sentence, _restore(path))
+
+
+def _restore(path: Path) -> str:
+    """Advice where a file that the manifest at path lists is lost or changed."""
+    if path.name == "run.json":  # hours of training: never replaced unasked
+        return f"restore it, or remove {path.parent} and train the run again"
+    return "restore it, or run the stage again"
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -207,8 +221,7 @@ def inside(folder: Path, name: str) -> Path:
 
 def _parent(path: Path, name: str) -> Path:
     parent = Path(os.path.normpath(path.parent / name))
-    names = [f"{kind}.json" for kind in KINDS]
-    if Path(name).is_absolute() or parent.name not in names:
+    if Path(name).is_absolute() or parent.name not in NAMES:
         raise FedcliError(f"{path} names a parent that is no manifest: {name!r}", UNTRUSTED)
     if not parent.is_file():
         sentence = f"{path} was made from {parent}, which is not there"
@@ -343,7 +356,16 @@ def stage(
 def damaged(target: Path, options: Options, parents: list[Path]) -> str:
     """The file that was lost or changed, where the result at target is the one asked for; "" where
     none was."""
-    if not target.is_file() or _differences(read(target), options, parents):
+    has_our_name = target.parent.name.endswith(identity(options, parents))
+    if not target.is_file():
+        return f"{target} is not there" if has_our_name else ""
+    try:
+        differences = _differences(read(target), options, parents)
+    except UnreadableManifest as error:
+        if has_our_name:
+            return error.sentence
+        raise
+    if differences:
         return ""
     try:
         verify(target)
@@ -362,7 +384,9 @@ def _move(temporary: Path, folder: Path, target: Path) -> None:
     if not folder.exists():
         os.rename(temporary, folder)
         return
-    old_files = read(target).files
+    old_files: dict[str, str] = {}
+    with contextlib.suppress(FedcliError):  # where the manifest itself is lost or damaged
+        old_files = read(target).files
     new_files = read(temporary / target.name).files
     for name in new_files:
         inside(folder, name).parent.mkdir(parents=True, exist_ok=True)

@@ -50,15 +50,14 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
     target = folder / "scores.json"
     if not target.is_file():
         return None
-    finished = manifest.read(target, "scores")
+    try:
+        finished = manifest.verify(target, "scores")
+    except FedcliError:
+        # evaluate says what is wrong, and makes them again where only they are damaged
+        return None
     parents = list(finished.parents.values())
     digests_of_run = [manifest.sha256(path)]
     if finished.options != recorded or parents != digests_of_run:
-        return None
-    try:
-        manifest.verify(target, "scores")
-    except FedcliError:
-        # evaluate says what is wrong, and makes them again where only they are damaged
         return None
     remove_abandoned(folder)
     return target

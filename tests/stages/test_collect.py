@@ -152,13 +152,26 @@ def test_a_damaged_run_is_left_out_of_its_folder(work, caplog):
     assert f"left out {run_path(work, 'fedavg').parent}: " in caplog.text
 
 
-def test_damaged_scores_are_made_again(work, caplog):
+@pytest.mark.parametrize("name", ["scores.csv", "scores.json"])
+@pytest.mark.parametrize("content", ["{", None])
+def test_lost_or_damaged_scores_of_a_whole_run_are_made_again(work, caplog, name, content):
     caplog.set_level("INFO", "fedcli")
-    scores, _ = collect.scores_of(run_path(work, "fedavg"), EvaluateOptions())
-    table = scores.parent / "scores.csv"
-    before = table.read_bytes()
-    table.write_text("no table")
-    again = collect.scores_of(run_path(work, "fedavg"), EvaluateOptions())
-    assert again == (scores, False)
-    assert table.read_bytes() == before
+    path = run_path(work, "fedavg")
+    scores, _ = collect.scores_of(path, EvaluateOptions())
+    before = scores.read_bytes()
+    if content is None:
+        (scores.parent / name).unlink()
+    else:
+        (scores.parent / name).write_text(content)
+    assert collect.scores_of(path, EvaluateOptions()) == (scores, False)
+    assert scores.read_bytes() == before
     assert "making it again" in caplog.text
+
+
+def test_scores_of_another_format_stay(work):
+    scores, _ = collect.scores_of(run_path(work, "fedavg"), EvaluateOptions())
+    text = scores.read_text().replace('"format": 1', '"format": 2')
+    scores.write_text(text)
+    with pytest.raises(FedcliError, match="has manifest format 2"):
+        collect.scores_of(run_path(work, "fedavg"), EvaluateOptions())
+    assert scores.read_text() == text
