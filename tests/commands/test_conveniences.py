@@ -240,7 +240,7 @@ def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
 
 def test_a_name_is_the_runs_folder(work):
     assert (work / "runs" / "first" / "run.json").is_file()
-    for name in ("a/b", "", ".hidden"):
+    for name in ("a/b", " ", ".hidden"):
         code, _, err = run("train", "fedavg", "--name", name, "--work", work)
         assert code == 2
         assert "is no name for a folder" in err
@@ -324,12 +324,35 @@ def test_a_part_of_an_options_text_is_answered_with_the_line_to_write(
     assert "has no flag" not in run("train", "fedavg")[2]
 
 
-@pytest.mark.parametrize("flag", ["--dp", "--adapters", "--optimizer"])
-def test_an_empty_text_is_not_taken_for_an_option_that_was_left_out(flag):
-    code, _, err = run("train", "fedavg", flag, "")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train fedavg --dp",
+        "train fedavg --optimizer",
+        "train fedavg --out",
+        "train fedavg --weights",
+        "train fedavg --over",
+        "report fedavg --figures",
+        "methods --for",
+        "reproduce fedheal --only",
+        "evaluate fedavg --by",
+    ],
+)
+def test_an_empty_text_is_not_taken_for_an_option_that_was_left_out(line):
+    code, _, err = run(*line.split(), "")
     assert code == 2
+    flag = line.split()[-1]
     assert f"{flag} is empty" in err
-    assert f"leave {flag} out" in err
+    assert "give it a value, or leave it out" in err
+
+
+def test_an_empty_argument_and_an_empty_text_of_the_file_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "the argument runs is empty" in run("report", "")[2]
+    Path("fedcli.toml").write_text('[train]\ndp = ""\n', encoding="utf-8")
+    code, _, err = run("train", "fedavg")
+    assert code == 2
+    assert "--dp is empty (this value is from fedcli.toml)" in err
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("away")])

@@ -219,7 +219,7 @@ def test_a_second_stage_from_the_shell_finds_its_network_and_data_in_the_run_it_
 
 
 def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_path):
-    assert "the path of the manifest is empty" in refused("train", "fedavg", "", "--work", tmp_path)
+    assert "the argument methods is empty" in refused("train", "fedavg", "", "--work", tmp_path)
     err = refused("train", "fedavg", "--single-site", "client-01", "--work", tmp_path)
     assert "no such manifest: client-01" in err
     assert "--single-site takes no client" in err

@@ -154,10 +154,10 @@ def _read(
             name = option.typed
             if value == "-" and option.path:
                 value = piped()
-        is_text = option.default == "" or option.parts
-        if value == "" and is_text and source == defaults.TYPED_HERE:
-            raise UsageError(f"{name} is empty", f"give a value, or leave {name} out")
         try:
+            if value == "" or (isinstance(value, list) and "" in value):
+                empty = f"the argument {name}" if option.flag.argument else name
+                raise UsageError(f"{empty} is empty", "give it a value, or leave it out")
             values[option.name] = option.read(value, name, FLAG)
         except UsageError as error:
             if source == defaults.TYPED_HERE:
