@@ -239,6 +239,17 @@ def pick(
     return registered[key]
 
 
+def functions_in(loaded: Loaded) -> dict[str, Callable[..., Any]]:
+    """The functions that a loaded file defines itself, without those that begin with _."""
+    functions = {}
+    for key, value in vars(loaded.module).items():
+        if key.startswith("_") or not callable(value):
+            continue
+        if getattr(value, "__module__", "") == loaded.module.__name__:
+            functions[key] = value
+    return functions
+
+
 def function(
     text: str,
     kind: str,
@@ -251,12 +262,7 @@ def function(
     """
     path, name = split(text)
     loaded = load(path)
-    functions = {}
-    for key, value in vars(loaded.module).items():
-        if key.startswith("_") or not callable(value):
-            continue
-        if getattr(value, "__module__", "") == loaded.module.__name__:
-            functions[key] = value
+    functions = functions_in(loaded)
     if not name:
         name = next(iter(functions)) if len(functions) == 1 else usual
     if not name and functions:

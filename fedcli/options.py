@@ -290,6 +290,9 @@ class Option:
         first, colon, rest = typed.partition(":")
         if colon and first in names:  # client:20 is client=20
             typed = f"{first}={rest}".replace(":", ",")
+        if self.parts and typed.endswith(":"):
+            hint = "leave the colon out, or write a value behind it"
+            raise UsageError(f"--{self.typed} {typed!r:.60} ends in a colon", hint)
         own_value, _, items = typed.rpartition(":")
         values: dict[str, Any] = {}
         unknown = []
@@ -301,7 +304,8 @@ class Option:
                 if last in values:
                     raise UsageError(f"--{self.typed} {word} is given twice", "give it once")
                 if last not in switches and not value:
-                    hint = f"write for example --{self.typed} {word}=1"
+                    example = "NAME" if last in texts else "1"
+                    hint = f"write for example --{self.typed} {word}={example}"
                     raise UsageError(f"--{self.typed} {word} needs a value", hint)
                 values[last] = value if equals else True
             elif last in texts and not equals:
@@ -320,10 +324,15 @@ class Option:
     def with_part(self, word: str, value: Any, own_value: str) -> str:
         """A text of this option with a part of this name, such as sgd:momentum=0.9.
 
-        own_value: of the option; "" for that of the example in its meaning, where it has one.
+        own_value: of the option; "" for the choice that the part's meaning names, else the first
+        one, or for an option without choices the value of the example in its meaning.
         """
         part = next(part for part in self.parts if word in (part.word, part.key))
-        if not own_value and self.flag.recorded:
+        if not own_value and self.choices:
+            words = re.findall(r"\w+", part.meaning)
+            named = [choice for choice in self.choices if choice in words]
+            own_value = named[0] if named else self.choices[0]
+        elif not own_value and self.flag.recorded:
             example = re.search(r"such as (\S+):", self.meaning)
             own_value = example[1] if example else ""
         return self.joined(own_value, {part.name: value})

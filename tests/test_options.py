@@ -200,6 +200,7 @@ def test_a_switch_that_may_be_left_open_is_on_or_off_in_words_of_its_own(value, 
         ({"noise": "client:"}, "--noise client needs a value"),
         ({"noise": "client:2,client=3"}, "--noise client is given twice"),
         ({"adapters": "lora:8:layers="}, "--adapters layers needs a value"),
+        ({"adapters": "lora:8:"}, "--adapters 'lora:8:' ends in a colon"),
     ],
 )
 def test_a_text_that_holds_wrong_options_is_refused(typed, sentence):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from .. import console, extensions
 from ..common_options import NAME
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from ..options import Flag
 from ..system import terminal
 from .shell.common import Json
@@ -64,7 +64,14 @@ def check(
 def _is_corruption(name: str) -> bool:
     """Tell whether a name is that of a corruption, or of a file that registers no method."""
     if extensions.is_file(name):
-        return "methods" not in extensions.load(extensions.split(name)[0]).tables
+        path = extensions.split(name)[0]
+        loaded = extensions.load(path)
+        if "methods" in loaded.tables:
+            return False
+        if not extensions.functions_in(loaded):
+            hint = "; ".join(extensions.KINDS[kind][1] for kind in ("methods", "corruptions"))
+            raise UsageError(f"{path} holds no method and no corruption", hint)
+        return True
     from ..data.corruption.kinds import is_taken
 
     return is_taken(name) or name in extensions.packages("corruptions")

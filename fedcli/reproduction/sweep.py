@@ -272,6 +272,10 @@ def _axis(method: str, axis: str) -> tuple[str, list[Any]]:
         hint = nearest(name, {*options, *train_flags} - {"set", "seed"})
         if name.startswith("seed"):
             hint = f"write --seeds {values}"
+        parts = [option for option in train_flags.values() if option.flag.within]
+        names = [f"{part.key} of --{part.flag.within}" for part in parts if part.word == name]
+        if names:
+            hint = f"write {console.listed(names, 'or')}"
         raise UsageError(f"neither {method} nor train has an option {name!r}", hint)
     return f"train.{name}", [_value(word) for word in _with_parts(words, flag)]
 

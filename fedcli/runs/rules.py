@@ -529,6 +529,10 @@ def _number_in(
     name, colon, number_text = value.partition(":")
     takes_number = name == with_number
     if name not in names or takes_number != bool(colon):
-        hint = f"{nearest(name, names)}; {with_number} has a number: {example}"
+        hint = f"{with_number} needs a number: {example}"
+        if name not in names:
+            hint = f"{nearest(name, names)} ({hint})"
+        elif not takes_number:
+            hint = f"{name} takes no number; {hint}"
         raise UsageError(f"{flag} {value!r} is unknown", hint)
     return number_text if takes_number else None

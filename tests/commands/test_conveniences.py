@@ -307,6 +307,8 @@ def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, command
         ("momentum = 0.9", 'optimizer = "sgd:momentum=0.9"'),
         ('optimizer = "adamw"\nweight_decay = 0.1', 'optimizer = "adamw:weight-decay=0.1"'),
         ("nesterov = true", 'optimizer = "sgd:nesterov"'),
+        ("backbone = 0.1", 'optimizer = "adam:backbone=0.1"'),
+        ("clip_norm = 3", 'optimizer = "adam:clip=3"'),
         ("dp-noise = 20", 'dp = "client:20"'),
         ("smoothing = 0.1", 'loss = "smoothing=0.1"'),
         ('layers = "qkv"', 'adapters = "lora:8:layers=qkv"'),

@@ -189,3 +189,13 @@ def test_a_recipe_sets_no_path_that_is_written_or_trusted(stage):
     settable = flags.flags(stage).values()
     result = [option.name for option in settable if option.access in ("", *TYPED_ONLY)]
     assert result == []
+
+
+def test_a_file_with_nothing_to_check_is_neither_method_nor_corruption(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("empty.py").write_text("x = 1\n", encoding="utf-8")
+    code, _, err = run("check", "empty.py")
+    assert code == 2
+    assert "empty.py holds no method and no corruption" in err
+    assert "register(NAME" in err
+    assert "write a function (image, severity, stream)" in err

@@ -281,6 +281,20 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, message):
     assert error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("loss", "hint"),
+    [
+        ("focal", "focal needs a number: focal:2"),
+        ("fokal:2", "did you mean 'focal'? (focal needs a number: focal:2)"),
+        ("cross-entropy:2", "cross-entropy takes no number; focal needs a number: focal:2"),
+    ],
+)
+def test_the_hint_for_a_loss_says_which_part_is_wrong(loss, hint):
+    with pytest.raises(UsageError) as error:
+        check(planned("fedavg", {}, Training(loss=loss)))
+    assert error.value.hint == hint
+
+
 def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     everything = replace(
         EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5

@@ -356,3 +356,10 @@ def test_seeds_are_no_values_to_go_over(tmp_path):
     with pytest.raises(UsageError, match="has an option 'seed'") as refusal:
         cells_over(source, "seed=0,1")
     assert refusal.value.hint == "write --seeds 0,1"
+
+
+def test_a_part_of_two_options_is_answered_with_the_names_of_both(tmp_path):
+    source = make_chain(tmp_path)
+    with pytest.raises(UsageError, match="has an option 'clip'") as refusal:
+        cells_over(source, "clip=1,5")
+    assert refusal.value.hint == "write clip-norm of --optimizer or dp-clip of --dp"
