@@ -9,12 +9,11 @@ from typing import Annotated
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from ..io.locks import is_held
+from ..io.locks import LOCK, is_held
 from ..options import Flag
 from .shell import common as o
 
 RECORDS = "run.json", "settings.json"  # of a finished run, and of one that is not
-LOCK = ".lock"
 Runs = Annotated[
     Sequence[str],
     "folders of runs, by path or by name as `fedcli ls` shows it",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .. import console
 from ..errors import ACCESS, FedcliError
-from . import not_chosen
+from . import manifest, not_chosen
 
 MADE_BY = {
     "dataset": "`fedcli prepare NAME`",
@@ -59,7 +59,7 @@ def newest(work: Path, *kinds: str) -> Path:
     check_open(work)
     begun = sorted(work.glob("runs/*/settings.json"))
     if "run" in kinds and begun:
-        hint = f"go on with: fedcli train --resume --out {begun[-1].parent}"
+        hint = f"of {begun[-1].parent}: {manifest.next_step(begun[-1].parent)}"
         raise FedcliError(f"no run under {work} is finished", hint)
     if set(kinds) >= {"dataset", "run"}:
         raise FedcliError(f"nothing is under {work}", f"make a dataset with {MADE_BY['dataset']}")

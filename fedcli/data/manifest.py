@@ -18,7 +18,7 @@ from typing import Any
 from .. import console, shapes
 from ..errors import FedcliError, HashError
 from ..io.files import flush, flushing, on_one_line, read_text, remembered, sha256, sync, write_text
-from ..io.locks import remove_abandoned, renaming, scratch
+from ..io.locks import LOCK, is_held, remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import manifest_bodies
 
@@ -155,14 +155,21 @@ def _find_in(folder: Path, kinds: tuple[str, ...]) -> Path:
     if len(manifests) == 1:
         return find(manifests[0])
     if (folder / "settings.json").is_file() and not manifests:
-        hint = f"go on with: fedcli train --resume --out {folder}"
-        raise FedcliError(f"{folder} holds an unfinished run", hint)
+        raise FedcliError(f"{folder} holds an unfinished run", next_step(folder))
     if not manifests:
         hint = "give the folder of another result; `fedcli ls` lists what there is"
         raise FedcliError(f"{folder} holds no {' or '.join(path.name for path in paths)}", hint)
     names = ", ".join(path.name for path in manifests)
     sentence = f"{folder} is a folder with no single manifest in it (found: {names})"
     raise FedcliError(sentence, "give the path of the .json itself")
+
+
+def next_step(folder: Path) -> str:
+    """Advice on a folder with a run that has not finished."""
+    with contextlib.suppress(OSError, FedcliError):  # a folder that we may only read
+        if is_held(folder / LOCK):
+            return "it is being trained: wait for it to end; `fedcli ls` shows its rounds"
+    return f"go on with: fedcli train --resume --out {folder}"
 
 
 def verify(path: Path, *kinds: str) -> Manifest:

@@ -25,7 +25,8 @@ def check(sampling: str, attributes: Mapping[str, list[str]] | None = None) -> N
     """
     kind, colon, name = sampling.partition(":")
     if kind not in SAMPLINGS or bool(colon) != bool(name):
-        hint = f"{nearest(kind, SAMPLINGS)} (group and group-class may name an attribute: group:sex)"
+        named = "group and group-class may name an attribute: group:sex"
+        hint = f"{nearest(kind, SAMPLINGS)} ({named})"
         raise UsageError(f"--sampling {sampling!r} is unknown", hint)
     if name and not kind.startswith("group"):
         raise UsageError(

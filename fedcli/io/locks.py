@@ -21,6 +21,7 @@ from .files import NO_LOCKS, not_a_link
 
 # stands in the name of a lock where the name of a folder of a process' own has random digits
 RENAMING = "renaming"
+LOCK = ".lock"  # in a folder, held by the process that works in it
 
 
 _disks_without_locks: set[int] = set()  # device numbers of those that were warned of

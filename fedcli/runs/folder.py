@@ -16,7 +16,7 @@ from ..federation import state as states
 from ..federation.client_state import ClientStateStore
 from ..federation.state import RunState
 from ..io.files import read_text, sha256, write_text
-from ..io.locks import held, is_held
+from ..io.locks import LOCK, held, is_held
 from ..shapes import read_json
 from . import settings
 
@@ -56,7 +56,7 @@ def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
     for folder, waiting_options in waiting:
         same_method = waiting_options["method"] == options["method"]
         same_seed = waiting_options.get("seed") == options["seed"]
-        if same_method and same_seed and not is_held(folder / ".lock"):
+        if same_method and same_seed and not is_held(folder / LOCK):
             _refuse_other_options(folder, waiting_options, options)
     console.say("no unfinished run to resume: training from the first round")
 
@@ -119,7 +119,7 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
     wait: until another process has trained into it, in place of an error.
     """
     report = console.status if wait else None
-    with held(folder / ".lock", f"another process is training into {folder}", BUSY, tell=report):
+    with held(folder / LOCK, f"another process is training into {folder}", BUSY, tell=report):
         for name in ("state", "models"):
             if (folder / name).is_symlink():
                 raise FedcliError(
@@ -163,7 +163,7 @@ def settle(
 
 def _check_empty(folder: Path) -> None:
     for path in folder.iterdir():
-        if path.name != ".lock" and path.suffix != ".tmp":
+        if path.name != LOCK and path.suffix != ".tmp":
             raise FedcliError(
                 f"{folder} holds other files ({path.name})",
                 "give another --out, or remove that folder",

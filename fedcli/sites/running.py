@@ -14,9 +14,8 @@ from .. import console
 from ..errors import FedcliError, UsageError
 from ..io.claims import machine
 from ..io.files import read_text, write_text
-from ..io.locks import held, is_held
+from ..io.locks import LOCK, held, is_held
 
-LOCK = ".lock"
 PROCESS = "process.json"  # the process that holds the lock
 LONGEST = 60.0  # seconds that a site may take to end
 LOOK = 0.1  # seconds between two looks

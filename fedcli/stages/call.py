@@ -139,8 +139,7 @@ def _warn_of_unfinished(settings: Path, run: Path) -> None:
     """Warn of a run that has begun later than this one and has not finished."""
     if last_used.age(settings) > last_used.age(run):
         folder = settings.parent
-        command = f"fedcli train --resume --out {folder}"
-        console.warn(f"{folder} has not finished and is left out; {command} goes on")
+        console.warn(f"{folder} has not finished and is left out; {manifest.next_step(folder)}")
 
 
 def listed(value: Any) -> list[Any]:

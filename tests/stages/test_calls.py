@@ -114,7 +114,8 @@ def test_an_unfinished_run_that_began_later_is_warned_of(work, monkeypatch, capl
     call.source(None, work, "run")
     folder = settings.parent
     assert (
-        f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on"
+        f"{folder} has not finished and is left out; "
+        f"go on with: fedcli train --resume --out {folder}"
     ) in caplog.text
 
 

@@ -1,6 +1,7 @@
 """Runs by name, method or label."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import fedcli
 from fedcli.data import last_used
 from fedcli.errors import FedcliError, UsageError
+from fedcli.io.locks import LOCK, held
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.stages import call, collect, named_runs
 
@@ -110,9 +112,14 @@ def test_an_unfinished_run_is_named_as_such_and_not_another(work_and_runs):
                 read("a2", work)
             assert error.value.hint == f"go on with: fedcli train --resume --out {folder}"
         assert named_runs.is_known("a2", work)  # export says how it goes on
+        with (
+            held(folder / LOCK, "", ""),
+            pytest.raises(FedcliError, match="a2 holds an unfinished run") as error,
+        ):
+            named_runs.newest("a2", work)
+        assert error.value.hint.startswith("it is being trained: wait for it to end")
     finally:
-        (folder / "settings.json").unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
 
 
 def test_two_names_are_compared_from_python(work_and_runs):
