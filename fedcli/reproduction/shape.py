@@ -44,7 +44,12 @@ FIGURES: dict[Kind, set[str]] = {  # kind -> what it may say beside title and ki
     "histograms": {"data", "rows"},
 }
 NEEDED: dict[Kind, str] = {"sweep": "x", "series": "series"}  # kind -> what it must say
-PLAIN = (("^(Input|Tuple|List|Dictionary) ", ""), ("tuple", "list"), ("dictionary", "table"))
+PLAIN = (
+    ("^(Input|Tuple|List|Dictionary) ", ""),
+    ("tuple", "list"),
+    ("dictionary", "table"),
+    (" after validation", ""),
+)
 
 
 def _wrong(sentence: str, hint: str) -> PydanticCustomError:
@@ -380,7 +385,9 @@ def _named(steps: Sequence[Any], body: Any) -> str:
         inner = None
         if isinstance(body, list) or (isinstance(body, dict) and step in body):
             inner = body[step]
-        if isinstance(step, int):
+        if isinstance(step, int) and not isinstance(inner, dict):
+            where += f", value {step + 1},"
+        elif isinstance(step, int):
             where += f" {_label(inner, step)!r}"
         elif step != "[key]":
             if where:
@@ -390,10 +397,9 @@ def _named(steps: Sequence[Any], body: Any) -> str:
     return where
 
 
-def _label(item: Any, position: int) -> Any:
+def _label(item: dict[str, Any], position: int) -> Any:
     """The name or title of an item of a list, or else its number."""
-    if isinstance(item, dict):
-        for key in ("name", "title"):
-            if key in item:
-                return item[key]
+    for key in ("name", "title"):
+        if key in item:
+            return item[key]
     return position + 1
