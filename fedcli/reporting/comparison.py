@@ -388,12 +388,21 @@ def _sizes_by_system(tests: Mapping[str, Change], score: str, verb: str, digits:
     """
     sizes = []
     for name, (_, row, difference) in tests.items():
-        points = difference or 0.0
-        is_lower = points < 0
+        is_lower = _is_lower(row)
         if row.verdict != INCONCLUSIVE and verb == _verbs(score)[is_lower]:
-            size = percents(abs(points), digits)
+            size = _size(difference, digits)
             sizes.append(f"{name} {size} ({_in_brackets(row, lower=is_lower)})")
     return sizes
+
+
+def _is_lower(row: Difference) -> bool:
+    return (row.difference or 0.0) < 0
+
+
+def _size(difference: Number, digits: int) -> str:
+    """A difference without its sign, in points; "less than 0.1" where 0.0 would be printed."""
+    size = percents(abs(difference or 0.0), digits)
+    return size if float(size) else f"less than {0.1**digits:.{digits}f}"
 
 
 def _is_inconclusive(row: Difference) -> bool:
@@ -409,15 +418,15 @@ def _sizes(changes: Sequence[Change], metric: str, reference: str, digits: int) 
     higher, lower = _verbs(metric)
     parts: list[str] = []
     for images, row, difference in sorted(changes, key=lambda change: _rank(change[1])):
-        points = difference or 0.0
+        is_lower = _is_lower(row)
         unit = "" if parts else " points"
-        size = f"{percents(abs(points), digits)}{unit} {higher if points > 0 else lower}"
+        size = f"{_size(difference, digits)}{unit} {lower if is_lower else higher}"
         link = "than"
         if row.verdict == INCONCLUSIVE:
             size, link = UNSURE[verdict.is_untested(row)]
         to = "" if parts else f" {link} {reference}"
         on = _on(images, "ones" if parts else "images")
-        parts.append(f"{size}{to}{on} ({_in_brackets(row, lower=points < 0)})")
+        parts.append(f"{size}{to}{on} ({_in_brackets(row, lower=is_lower)})")
     return ", ".join(parts)
 
 

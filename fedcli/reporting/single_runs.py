@@ -280,18 +280,19 @@ def unreliable(
     attribute: str = "",
     metrics: Sequence[str] = (),
     *,
+    groups: bool = True,
     clients: bool = False,
 ) -> str:
     """A line that names each small group, with its reason if one line holds them all; "" where
     there is none.
 
-    attribute: of this one alone. metrics: those that are shown; none where any may be. clients:
-    name small ones too.
+    attribute: of this one alone. metrics: those that are shown; none where any may be. groups,
+    clients: which of them it names.
     """
     reasons = []
     for scores in runs:
         for name in scores.groups:
-            if attribute in ("", name):
+            if groups and attribute in ("", name):
                 small = small_groups(scores, name, *metrics)
                 reasons += [
                     (f"{name} {shortened(group)}", reason) for group, reason in small.items()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .. import console
-from ..comparison.cautions import levelling_down
+from ..comparison.cautions import SPREADS, levelling_down
 from ..comparison.systems import BEST, LAST5, grouped
 from ..comparison.tested import Leads, can_test, order
 from ..comparison.verdict import ENOUGH, SIGNIFICANT, Against
@@ -106,8 +106,8 @@ class ScoresReport:
     numbers are.
     tests: of the scores that are shown, of each system against the first one; verdicts: these in
     words; levelled: whose gap is smaller as no group gained.
-    legends: a line for each sign, for tests and for methods. captions: of each table what it shows,
-    and what the first has not said.
+    legends: a line for each sign, for tests and for methods, also those that one table needs.
+    captions: of each table what it shows, and what the first has not said.
     """
 
     rows: Rows
@@ -120,6 +120,7 @@ class ScoresReport:
     levelled: Sequence[str]
     notes: Sequence[str]
     legends: Sequence[str]
+    legends_by_table: Sequence[Sequence[str]]
     captions: Sequence[Sequence[str]]
 
 
@@ -170,10 +171,10 @@ def report(
     subject, *details = head.about(rows)
     measured = head.columns_in_words(rows, [column.where for column in scores])
     captions = []
+    legends = [_legend(rows, table, leads, best) for table in tables]
     shared = [f"Scores on {subject}", *details, *measured]
-    for table in tables:
-        legend = _legend(rows, table, leads, best)
-        captions.append([line for line in legend if line not in shared])
+    for table, lines in zip(tables, legends):
+        captions.append([line for line in lines if line not in shared])
         if table is tables[0]:
             captions[0] = shared = shared + captions[0]
     levelled = _levelled(short_rows, leads)
@@ -188,6 +189,7 @@ def report(
         levelled=levelled,
         notes=[*notes(short_rows), *levelled],
         legends=_legend(rows, whole, leads, best),
+        legends_by_table=legends,
         captions=captions,
     )
 
@@ -451,7 +453,7 @@ def _legend(
         LOWER: any(column.lower for column in whole.columns),
         _marks(rows, leads, best): any(cell.best for cell in cells),
         UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),
-        unreliable(scores_of(rows), clients=True): any(cell.doubtful for cell in cells),
+        _unreliable(rows, whole): True,
         CALIBRATION: "calibration_error" in keys,
         SHOTS: " recall" in keys,
         OWN: "own model" in keys,
@@ -461,6 +463,18 @@ def _legend(
     }
     noun = rows[0].scores.noun
     return [units.worded(line, noun) for line, needed in is_needed.items() if needed and line]
+
+
+def _unreliable(rows: Rows, whole: ReportTable) -> str:
+    """A line on the small groups and the small clients, of each kind where a column of it is
+    marked."""
+    of_clients = of_groups = False
+    for column, cells in zip(whole.columns, zip(*whole.rows)):
+        is_marked = any(cell.doubtful for cell in cells)
+        is_of_clients = column.key.startswith(tuple(SPREADS))
+        of_clients |= is_marked and is_of_clients
+        of_groups |= is_marked and not is_of_clients
+    return unreliable(scores_of(rows), groups=of_groups, clients=of_clients)
 
 
 def _marks(rows: Rows, leads: Leads, best: str) -> str:

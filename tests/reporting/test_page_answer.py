@@ -123,6 +123,22 @@ def test_of_many_systems_each_score_has_a_sentence():
     ]
 
 
+@pytest.mark.parametrize(
+    ("sign", "direction", "mean"),
+    [(1, "higher", 0.8), (-1, "lower", 0.8), (1, "higher", 0.8002), (-1, "lower", 0.7998)],
+)
+def test_a_difference_that_rounds_to_nothing_keeps_its_direction(sign, direction, mean):
+    row = {"std_pooled": None, "std_runs": None, "runs": 1, "note": "", "samples": 1}
+    row["over"] = "seeds"
+    base = verdict.Against(name="FedAvg", mean=0.8, is_reference=True, **row)
+    low, high = sorted([sign * 0.0001, sign * 0.0004])
+    row |= {"difference": sign * 0.0002, "low": low, "high": high, "verdict": verdict.MODELS_ONLY}
+    small = verdict.Against(name="A", mean=mean, **row)
+    sentence = comparison.answers({Where("clean", metric="auc_ovo_macro"): [base, small]}, {})[0]
+    expected = f"less than 0.1 points {direction} than FedAvg on clean images (0.0 to 0.0)."
+    assert sentence == f"A: AUC {expected}"
+
+
 def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
     result = images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist()
     assert result == [2, 5, 3, 4, 0, 1]

@@ -121,8 +121,13 @@ def show_report(
     levels = [f"{text}." for text in tables.levelled]
     answers = [*tables.verdicts, *levels]
     writers.say(["\n", *answers, "\n"] if answers else [], file)
-    show_tables(tables.tables if between else tables.tables[:1], file)
-    writers.say(tables.legends, file)
+    if between:
+        show_tables(tables.tables, file)
+        writers.say(tables.legends, file)
+        return
+    for table, legends in zip(tables.tables[:1], tables.legends_by_table):
+        show_tables([table], file)
+        writers.say(legends, file)
 
 
 def show_tables(tables: "Iterable[ReportTable]", file: TextIO | None = None) -> None:
