@@ -66,7 +66,9 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
 
 def _show(heads: list[str], rows: list[list[str]]) -> None:
     """A table, without the column of differences where no run differs."""
-    shown = [head != DIFFERS or any(row[place] for row in rows) for place, head in enumerate(heads)]
+    shown = []
+    for head, *texts in zip(heads, *rows):
+        shown.append(head != DIFFERS or any(texts))
     titles = [IN_WORDS.get(head, head) for head in compress(heads, shown)]
     terminal.table(titles, [list(compress(row, shown)) for row in rows])
 

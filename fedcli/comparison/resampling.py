@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import metrics
+from .. import console, metrics
 from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
@@ -25,12 +25,14 @@ from ..scores.statistics.bootstrap import bootstrap_all, without_each
 from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score, Where
 from ..scores.views import GAP
+from ..system import processes
 from .pairing import numbered
 from .predicted import RunPredictions, can_resample, predicted
 from .systems import LAST, LAST5, Pairs, Scored
 
 Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
 Bounds = tuple[float, float]
+FEW = 2000  # resamples
 MOST_BYTES = 2**30  # of the tables that a function remembers
 
 
@@ -51,15 +53,24 @@ class Remembered:
         self.bytes = 0
 
     def __call__(self, *arguments: Any) -> Table:
-        table = self.tables.pop(arguments, None)
-        if table is None:
-            table = self.make(*arguments)
-            self.bytes += _bytes(table)
+        if arguments in self.tables:
+            self.tables[arguments] = self.tables.pop(arguments)
+        else:
+            self.remember(arguments, self.make(*arguments))
+        return self.tables[arguments]
+
+    def remember(self, arguments: tuple[Any, ...], table: Table) -> None:
+        """Keep the table of a call, in place of those used longest ago."""
         self.tables[arguments] = table
+        self.bytes += _bytes(table)
         while self.bytes > MOST_BYTES and len(self.tables) > 1:
             oldest = next(iter(self.tables))
             self.bytes -= _bytes(self.tables.pop(oldest))
-        return table
+
+
+def _drawn_now(call: tuple[Any, ...]) -> Table:
+    """The table of a call of _drawn(), in a process that does not remember it."""
+    return _drawn.make(*call)
 
 
 def _bytes(table: Table) -> int:
@@ -80,7 +91,11 @@ class Resamples:
 
     def table(self, run: Scored, attribute: str) -> Table:
         """Every score of all images, or of the groups by an attribute."""
-        return _drawn(
+        return _drawn(*self._call(run, attribute))
+
+    def _call(self, run: Scored, attribute: str) -> tuple[Any, ...]:
+        """The arguments of _drawn()."""
+        return (
             run.path,
             sha256(run.path),
             run.identity,
@@ -89,6 +104,20 @@ class Resamples:
             self.seed,
             metrics.own(),
         )
+
+    def draw(self, runs: Sequence[Scored], attribute: str) -> None:
+        """Make the tables of several runs at once, each on a core.
+
+        Fewer resamples than FEW take no longer than processes need to start.
+        """
+        if self.count < FEW or metrics.own():
+            return
+        calls = dict.fromkeys(self._call(run, attribute) for run in runs)
+        missing = [call for call in calls if call not in _drawn.tables]
+        with console.muted():
+            tables = list(processes.in_order(_drawn_now, missing, label="resamples"))
+        for call, table in zip(missing, tables, strict=True):
+            _drawn.remember(call, table)
 
     def drawn(self, run: Scored, where: Where) -> np.ndarray:
         """A score in each resample: [B]."""

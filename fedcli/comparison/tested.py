@@ -11,7 +11,7 @@ against one in one score, never over scores: of two systems there is nothing to 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
-from itertools import product
+from itertools import chain, product
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from .systems import Scored, read, refuse_mixed, settings
 from .verdict import RESAMPLES, Against, ComparedScore, Difference, adjusted, enough, significant
 
 MANY = 10  # methods, whose tests take so long that progress is shown
+TOGETHER = 10  # methods whose resamples are drawn at once: what is kept of them fits in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +207,9 @@ def order(
     resampled_scores = Resamples(resamples or enough(len(others)), seed)
     tests = []
     for done, name in enumerate(others, start=1):
+        if done % TOGETHER == 1:
+            next_systems = [systems[other] for other in others[done - 1 : done - 1 + TOGETHER]]
+            resampled_scores.draw([*reference_runs, *chain(*next_systems)], score.attribute)
         if len(others) > MANY:
             line = f"tests of {metric} against {reference}: {done} of {len(others)}, {name}"
             console.status(line)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scored_runs import PATIENTS_OF, SEX, N, Y, fold, heal, model, scored
 
 from fedcli.comparison import resampling
@@ -21,6 +21,7 @@ from fedcli.scores.statistics import intervals
 from fedcli.scores.statistics.bootstrap import bca_interval, draw
 from fedcli.scores.table import Score, Where
 from fedcli.scores.views import GAP
+from fedcli.system import processes
 
 METRIC = "balanced_accuracy"
 SCORE = Where("clean", metric="accuracy")
@@ -222,3 +223,22 @@ def test_a_comparison_of_more_than_256_runs_draws_each_once(monkeypatch):
         for run in runs:
             Resamples(2).drawn(run, SCORE)
     assert len(draws) == 300
+
+
+def test_tables_drawn_side_by_side_are_those_drawn_one_by_one(tmp_path, monkeypatch):
+    runs = read([scored(tmp_path / f"run{k}", model(0.5, k), seed=k) for k in range(3)])
+    resamples = Resamples(resampling.FEW)
+    tables = {}
+    for jobs in (1, 2):
+        monkeypatch.setattr(processes, "cores", lambda jobs=jobs: jobs)
+        resampling._drawn.cache_clear()
+        resamples.draw(runs, "")
+        assert len(resampling._drawn.tables) == 3
+        tables[jobs] = [resamples.table(run, "") for run in runs]
+    for one_by_one, together in zip(tables[1], tables[2], strict=True):
+        assert one_by_one.keys() == together.keys()
+        for where, column in one_by_one.items():
+            assert_array_equal(together[where], column)
+    resampling._drawn.cache_clear()
+    Resamples(resampling.FEW - 1).draw(runs, "")
+    assert not resampling._drawn.tables

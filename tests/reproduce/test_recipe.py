@@ -263,7 +263,11 @@ KEYS = [
     ('data = ["noise"]', "data = 3", "row 'FedISM+': data should be a valid list"),
     ('data = ["noise"]', 'data = "noise"', "row 'FedISM+': data should be a valid list"),
     ('data = ["noise"]', "data = []", "row 'FedISM+': data should have at least 1 item"),
-    ('data = ["noise"]', 'data = [["noise"]]', "row 'FedISM+': data, value 1, should be a valid string"),
+    (
+        'data = ["noise"]',
+        'data = [["noise"]]',
+        "row 'FedISM+': data, value 1, should be a valid string",
+    ),
     ('{ state = "loss" }', '"q"', "row 'FedISM+': set should be a valid table"),
     ('{ state = "loss" }', "[1]", "row 'FedISM+': set should be a valid table"),
     ('{ state = "loss" }', "{ q = [1] }", "row 'FedISM+': set: q is a list, not one value"),
