@@ -32,7 +32,6 @@ from .systems import LAST, LAST5, Pairs, Scored
 
 Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
 Bounds = tuple[float, float]
-FEW = 2000  # resamples
 MOST_BYTES = 2**30  # of the tables that a function remembers
 
 
@@ -106,11 +105,10 @@ class Resamples:
         )
 
     def draw(self, runs: Sequence[Scored], attribute: str) -> None:
-        """Make the tables of several runs at once, each on a core.
-
-        Fewer resamples than FEW take no longer than processes need to start.
+        """Make the tables of several runs at once, each on a core, where evaluate has not stored as
+        many resamples.
         """
-        if self.count < FEW or metrics.own():
+        if self.count <= resampled.RESAMPLES or metrics.own():
             return
         calls = dict.fromkeys(self._call(run, attribute) for run in runs)
         missing = [call for call in calls if call not in _drawn.tables]

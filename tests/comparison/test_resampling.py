@@ -19,6 +19,7 @@ from fedcli.comparison.tested import compare
 from fedcli.reporting.comparison import body, legend
 from fedcli.scores.statistics import intervals
 from fedcli.scores.statistics.bootstrap import bca_interval, draw
+from fedcli.scores.statistics.resampled import RESAMPLES
 from fedcli.scores.table import Score, Where
 from fedcli.scores.views import GAP
 from fedcli.system import processes
@@ -227,7 +228,7 @@ def test_a_comparison_of_more_than_256_runs_draws_each_once(monkeypatch):
 
 def test_tables_drawn_side_by_side_are_those_drawn_one_by_one(tmp_path, monkeypatch):
     runs = read([scored(tmp_path / f"run{k}", model(0.5, k), seed=k) for k in range(3)])
-    resamples = Resamples(resampling.FEW)
+    resamples = Resamples(RESAMPLES + 1)
     tables = {}
     for jobs in (1, 2):
         monkeypatch.setattr(processes, "cores", lambda jobs=jobs: jobs)
@@ -240,5 +241,5 @@ def test_tables_drawn_side_by_side_are_those_drawn_one_by_one(tmp_path, monkeypa
         for where, column in one_by_one.items():
             assert_array_equal(together[where], column)
     resampling._drawn.cache_clear()
-    Resamples(resampling.FEW - 1).draw(runs, "")
+    Resamples(RESAMPLES).draw(runs, "")
     assert not resampling._drawn.tables
