@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from .. import console
 from ..common_options import WORK
 from ..errors import UsageError
+from ..io import outputs
 from ..options import Flag
 from ..runs.train_options import TrainOptions
 from ..stages.options import PartitionOptions
@@ -125,7 +126,7 @@ def scripted(script: Any, dry_run: str) -> None:
         print(script.text(), end="")
         return
     folder = Path(dry_run)
-    o.refuse_sealed(folder, folder=True)
+    outputs.refuse_sealed(folder, folder=True)
     script.write(folder)
     count = console.counted(len(script.cells), "script", "scripts")
     console.say(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common_options import WORK
+from ..errors import UsageError, nearest
 from ..options import Source
 from ..reporting.table import ReportTable
 from ..stages.shown import Shown
@@ -23,9 +24,15 @@ class PrintedList(Shown):
     entries: dict[str, list[dict[str, Any]]]
 
     def to_frame(self, kind: str = "run") -> "pandas.DataFrame":
-        """A row for each result of a kind; scores are in percent, as their columns say."""
+        """A row for each result of a kind; scores are in percent, as their columns say.
+
+        Raises UsageError for another kind.
+        """
         import pandas
 
+        if kind not in self.entries:
+            hint = nearest(kind, self.entries)
+            raise UsageError(f"no kind of result is named {kind!r}", hint)
         return pandas.DataFrame(self.entries[kind])
 
     def tables(self) -> list[ReportTable]:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from .. import console
 from ..errors import UsageError, nearest
+from ..io import outputs
 from ..options import Flag, Option
 from .shell import common as o
 from .shell.declare import built, option_of, piped, with_flags
@@ -21,7 +22,6 @@ from .shell.shown import show_json
 if TYPE_CHECKING:
     from ..figures.figure import Figure
 
-SUFFIXES = ".png", ".svg", ".pdf", ".csv"
 RUNS = {  # what a figure is of -> help of its argument
     "runs": "runs, finished or not; default: {}; - reads stdin",
     "methods": "runs, finished or not; default: {}; - reads stdin",
@@ -173,34 +173,25 @@ def draw(
     from ..data import manifest
     from ..figures import drawing
     from ..figures.figure import numbers
-    from ..stages.plot import drawn, paths_of
+    from ..stages.plot import check_suffix, drawn, paths_of
 
     if runs == ["-"]:
         paths = [manifest.find(Path(piped()), "run")]
     else:
         paths = paths_of(figure, runs, work)
     target = out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png"
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        hint = f"let its name end in {' or '.join(SUFFIXES)}"
-        raise UsageError(f"--out {target} is no picture that fedcli draws", hint)
+    check_suffix(target)
     if out:
         o.check_named(out, force=force)
-    o.refuse_sealed(target)
-    frame = drawn(figure, paths, options, runs_named=bool(runs)).frame
-    if suffix == ".csv":
-        o.write_named(target, frame.to_csv(index=False).encode(), force=force)
-    elif out:
-        o.write_named(
-            out,
-            drawing.picture_bytes(figure.draw(frame), out.suffix),
-            force=force,
-        )
+    outputs.refuse_sealed(target)
+    picture = drawn(figure, paths, options, runs_named=bool(runs))
+    if out:
+        picture.save(out, force=force)
     else:
-        drawing.write(figure.draw(frame), target)
+        drawing.write(figure.draw(picture.frame), target)
     if json:
         run_paths = [str(path) for path in paths]
-        show_json({"path": str(target), "runs": run_paths, "frame": numbers(frame)})
+        show_json({"path": str(target), "runs": run_paths, "frame": numbers(picture.frame)})
         return
     print(target)
 

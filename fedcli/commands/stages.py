@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from .. import console
 from ..common_options import OUTPUT, Seeds
 from ..errors import FedcliError, UsageError
+from ..io import outputs
 from ..leaves import require
 from ..options import COMMON, Flag
 from ..runs.train_options import TrainOptions
@@ -28,7 +29,6 @@ from .shell.common import (
     formats,
     give,
     refuse_broken,
-    refuse_sealed,
     refuse_together,
     write,
     write_named,
@@ -365,6 +365,21 @@ PredictionFormat = Annotated[
 PredictionFile = Annotated[Path | None, "write there; default: stdout", FILE]
 
 
+def _check_format(out: Path, format: str) -> None:
+    """Raise UsageError for a file whose name says that it has the other format."""
+    suffix = out.suffix.lower().removeprefix(".")
+    if suffix in ("csv", "json") and suffix != format:
+        hint = f"add --format {suffix}, or let its name end in .{format}"
+        raise UsageError(f"--out {out} is written as {format}", hint)
+
+
+def _check_no_input(out: Path, files: Sequence[str]) -> None:
+    """Raise UsageError where predictions would replace one of the images."""
+    for file in files:
+        if Path(file).is_file() and out.samefile(file):
+            raise UsageError(f"--out {out} is one of the images", "give another name")
+
+
 def predict(
     options: PredictOptions,
     format: PredictionFormat = "csv",  # the name of its flag
@@ -387,8 +402,11 @@ def predict(
     from ..stages import predict as stage
 
     if out is not None:
+        _check_format(out, format)
         check_named(out, force=force)
     predictions = stage.run(options)
+    if out is not None and out.is_file():
+        _check_no_input(out, predictions.predicted.files)
     for point in predictions.predicted.operating:
         images = console.counted(
             point.images,
@@ -576,7 +594,7 @@ def _check_targets(
     for file in filter(None, files):
         check_named(file, force=force)
     for folder in filter(None, folders):
-        refuse_sealed(folder, folder=True)
+        outputs.refuse_sealed(folder, folder=True)
 
 
 def _brief(result: "Report", warnings: list[str], broken: list[str]) -> str:

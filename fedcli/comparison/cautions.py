@@ -98,7 +98,7 @@ def _chance_in_words(
     percents = ", ".join(values)
     lower_percents = ", ".join(lower_bounds)
     return (
-        f"may be no better than chance ({chance}) on {images}: {metric_title} "
+        f"may be no better than {scores.chance(version)} ({chance}) on {images}: {metric_title} "
         f"{percents} % in the last round, its 95 % interval begins at "
         f"{lower_percents} %"
     )

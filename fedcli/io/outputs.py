@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from .files import appending, replacing, sha256
 
 STREAM = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+")
@@ -40,6 +40,23 @@ def is_stream(path: Path) -> bool:
     except OSError:  # such as a dangling link
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def refuse_sealed(out: Path, *, folder: bool = False) -> None:
+    """Raise UsageError for a folder where a file is to be written or the other way, and for a path
+    among the files of a run, which are hashed when it ends.
+    """
+    if str(out) == "-" and not folder:
+        raise UsageError("- is no file", "leave it out to print")
+    if out.is_dir() and not folder:
+        raise UsageError(f"{out} is a folder", "give the name of a file")
+    if folder and out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file", "give a folder")
+    path = out.resolve()
+    for above in (path, *path.parents):
+        if (above / "settings.json").is_file():
+            hint = f"give a {'folder' if folder else 'file'} elsewhere"
+            raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", hint)
 
 
 def check(path: Path, *, force: bool = False) -> None:

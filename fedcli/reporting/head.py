@@ -156,7 +156,8 @@ def chance(every: Sequence[RunScores]) -> str:
         return ""
     scored = "scored " if every[0].unscored else ""
     answers = "for each label" if every[0].several_labels else f"with {classes} {scored}classes"
-    return f"Chance {answers}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
+    level = capital(every[0].chance())
+    return f"{level} {answers}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
 def _data(systems: Rows) -> str:

@@ -108,7 +108,7 @@ def worst_groups(run: Scored) -> Iterator[str]:
             values = {group: _value(score, mean=mean) for group, score in column.items()}
             worst = views.worst_of(values, metric)
             images = f"{attribute} on {words.get(version, version)} images, {rounds}"
-            score = f"{percents(values[worst] or 0)} % {title(metric)}"
+            score = f"{percents(values[worst[0]] or 0)} % {title(metric)}"
             doubt = ""
             if small_decides([run.scores], attribute, version, metric, LAST5 if mean else LAST):
                 doubt = " (not reliable)"
@@ -116,7 +116,7 @@ def worst_groups(run: Scored) -> Iterator[str]:
                 yield f"no group by {images}, scores lower than another: {score}{doubt}"
             else:
                 gap_in_words = f"gap {gap} points{doubt}"
-                yield f"worst group by {images}: {worst}, {score}; {gap_in_words}"
+                yield f"worst group by {images}: {listed(worst)}, {score}; {gap_in_words}"
 
 
 def _is_mean(run: Scored, metric: str) -> bool:
@@ -277,22 +277,21 @@ def _intervals(scores: RunScores, metrics: Sequence[str]) -> Iterator[Score]:
 
 def unreliable(
     runs: Iterable[RunScores],
-    attribute: str = "",
+    attributes: Sequence[str] | None = None,
     metrics: Sequence[str] = (),
     *,
-    groups: bool = True,
     clients: bool = False,
 ) -> str:
     """A line that names each small group, with its reason if one line holds them all; "" where
     there is none.
 
-    attribute: of this one alone. metrics: those that are shown; none where any may be. groups,
-    clients: which of them it names.
+    attributes: whose groups it names; None for all. metrics: those that are shown; none where any
+    may be. clients: name small ones too.
     """
     reasons = []
     for scores in runs:
         for name in scores.groups:
-            if groups and attribute in ("", name):
+            if attributes is None or name in attributes:
                 small = small_groups(scores, name, *metrics)
                 reasons += [
                     (f"{name} {shortened(group)}", reason) for group, reason in small.items()

@@ -10,6 +10,7 @@ import json
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 from .. import console
@@ -418,8 +419,8 @@ def _with_worst(filled: _Filled, rows: Rows) -> _Filled:
     if filled.where.measure != views.WORST:
         return filled
     groups = [_lowest(row, filled.where) for row in rows]
-    names = set(filter(None, groups))
-    if len(names) == 1:
+    names = {group for group, cell in zip(groups, filled.cells) if cell.number is not None}
+    if len(names) == 1 and "" not in names:
         column = replace(filled.column, name=f"{filled.column.name}: {names.pop()}")
         return replace(filled, column=column)
     cells = [replace(cell, whose=group) for cell, group in zip(filled.cells, groups)]
@@ -434,7 +435,8 @@ def _lowest(row: SystemRow, where: Where) -> str:
         return ""
     of_group = where._replace(measure="")
     means = {group: row.value(of_group._replace(group=group)).mean for group in column}
-    return "" if views.is_tied(means) else views.worst_of(means, where.metric)
+    worst = views.worst_of(means, where.metric)
+    return "" if views.is_tied(means) or not worst else console.listed(worst)
 
 
 def _legend(
@@ -466,15 +468,18 @@ def _legend(
 
 
 def _unreliable(rows: Rows, whole: ReportTable) -> str:
-    """A line on the small groups and the small clients, of each kind where a column of it is
-    marked."""
-    of_clients = of_groups = False
+    """A line on the small clients, and the small groups of each attribute, where a column of
+    theirs is marked."""
+    marked = []
     for column, cells in zip(whole.columns, zip(*whole.rows)):
-        is_marked = any(cell.doubtful for cell in cells)
-        is_of_clients = column.key.startswith(tuple(SPREADS))
-        of_clients |= is_marked and is_of_clients
-        of_groups |= is_marked and not is_of_clients
-    return unreliable(scores_of(rows), groups=of_groups, clients=of_clients)
+        if any(cell.doubtful for cell in cells):
+            marked.append(column.key)
+    of_clients = any(key.startswith(tuple(SPREADS)) for key in marked)
+    attributes = []
+    for name in unique(chain.from_iterable(scores.groups for scores in scores_of(rows))):
+        if any(key.startswith(f"{name} ") for key in marked):
+            attributes.append(name)
+    return unreliable(scores_of(rows), attributes, clients=of_clients)
 
 
 def _marks(rows: Rows, leads: Leads, best: str) -> str:

@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ..console import listed
-from .table import BY_POLICIES, Number
+from .table import Number
 
 SHOT_GROUPS = ("head", "medium", "tail")  # classes with many, some and few training images
 MODELS = ("clean", "corrupted")  # versions of the test images that models are shown
@@ -65,7 +65,8 @@ class Unscored:
     def sentence(self) -> str:
         """The share of the test images that is scored, and the scores that it is too little for."""
         are = "is" if self.images == 1 else "are"
-        text = f"{self.share}; {self.images:,} {are} {BY_POLICIES} ({self.cells})"
+        reason = f"as sites hide images of their classes ({self.cells})"
+        text = f"{self.share}; {self.images:,} {are} not, {reason}"
         return f"{text}; {ONE_CLASS}" if self.of_one_class else text
 
     @property

@@ -303,6 +303,15 @@ class RunScores:
         any_score = next(iter(self.versions[version].values()))
         return len(self.classes) - len(any_score.missing)
 
+    def chance(self, version: str = "clean") -> str:
+        """The level of a model that has learned nothing, in words.
+
+        Where test images lack a class, or sites hide it, a random answer scores less than one
+        answer for all images.
+        """
+        has_every_class = self.several_labels or self.answers(version) == len(self.classes)
+        return "chance" if has_every_class else "one answer for all images"
+
     @cached_property
     def parts(self) -> dict[Where, Part]:
         """Scores by whose they are: view, model, client and label."""

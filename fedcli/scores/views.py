@@ -209,14 +209,15 @@ def comparable(column: Column) -> Column:
     return without_values
 
 
-def worst_of(values: Numbers, metric: str) -> str:
-    """The one of these groups that fares worst; "" where none has a number."""
+def worst_of(values: Numbers, metric: str) -> list[str]:
+    """The groups that fare worst, several where only rounding sets them apart; [] where none has a
+    number.
+    """
     scored = known_of(values)
     if not scored:
-        return ""
+        return []
     extreme = max if better_low(metric) else min
-    name, _ = _first_near(scored, extreme(scored.values()))
-    return name
+    return list(_near(scored, extreme(scored.values())))
 
 
 def is_tied(values: Numbers) -> bool:
@@ -232,10 +233,13 @@ def known_of(values: Numbers) -> dict[str, float]:
     return {name: x for name, x in values.items() if x is not None and not math.isnan(x)}
 
 
+def _near(numbers: Mapping[str, float], limit: float) -> dict[str, float]:
+    """The groups whose numbers rounding alone sets apart from the limit, itself a number."""
+    return {name: x for name, x in numbers.items() if abs(x - limit) <= CLOSE}
+
+
 def _first_near(numbers: Mapping[str, float], limit: float) -> Edge:
-    """The first group whose number rounding alone sets apart from the limit, itself a number."""
-    near = [(name, x) for name, x in numbers.items() if abs(x - limit) <= CLOSE]
-    return near[0]
+    return next(iter(_near(numbers, limit).items()))
 
 
 def across(column: Column) -> ByMeasure:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +49,7 @@ class NamedRun(NamedTuple):
         return repr(sorted((name, value) for name, value in options if name not in left_out))
 
 
+RESULTS = "*.json", "*/*.json", "*/*/*.json", "*/*/*/*.json"  # to a run's in a work folder
 Key = Callable[[NamedRun], str]
 Groups = dict[str, list[NamedRun]]  # the newest first, by key
 ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
@@ -57,10 +59,19 @@ ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
 
 
 def is_name(source: Source) -> bool:
-    """Tell whether a text is no path: a word, and nothing of that name is here."""
+    """Tell whether a text is no path: a word, and no file or folder of results here has it."""
     word = os.fspath(source)
     is_path = word in ("", "-") or os.sep in word or word.endswith(".json")
-    return not is_path and not os.path.lexists(word)
+    return not is_path and not _is_here(Path(word))
+
+
+def _is_here(path: Path) -> bool:
+    """Tell whether there is something at a path, of folders those alone with results in them."""
+    if not path.is_dir():
+        return os.path.lexists(path)
+    names = {*manifest.NAMES, "settings.json"}
+    files = chain.from_iterable(path.glob(pattern) for pattern in RESULTS)
+    return any(file.name in names for file in files)
 
 
 def is_known(word: str, work: Path) -> bool:
@@ -207,7 +218,7 @@ def _named(word: str, work: Path) -> list[NamedRun]:
         methods = {run.names[0] for run in runs}
         labels = {run.names[1] for run in runs}
         folders = {run.path.parent.name for run in runs}
-        hint = nearest(word, methods | labels | folders, methods)
+        hint = nearest(word, methods | labels | folders, folders)
     raise FedcliError(f"no such manifest: {word}, and no run under {work} has this name", hint)
 
 

@@ -13,6 +13,7 @@ from ..common_options import WORK
 from ..data import last_used, not_chosen
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
+from ..io import outputs
 from ..options import Source
 from ..scores.evaluation_options import EvaluateOptions
 from . import collect, named_runs
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 
     from ..figures.series import Record
     from ..scores.scores import RunScores
+
+SUFFIXES = ".png", ".svg", ".pdf", ".csv"
+
+
+def check_suffix(file: Path) -> None:
+    """Raise UsageError for a file that no figure can be written as."""
+    if file.suffix.lower() not in SUFFIXES:
+        hint = f"let its name end in {' or '.join(SUFFIXES)}"
+        raise UsageError(f"{file} is no picture that fedcli draws", hint)
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,12 +50,25 @@ class Plot:
         """Its numbers."""
         return self.frame
 
-    def save(self, path: Source) -> Path:
-        """Write the picture as .png, .svg or .pdf."""
+    def save(self, path: Source, *, force: bool = False) -> Path:
+        """Write the picture as .png, .svg or .pdf, or the numbers as .csv.
+
+        force: replace a file that fedcli did not write. Raises FedcliError, UsageError.
+        """
+        file = Path(path)
+        check_suffix(file)
+        outputs.refuse_sealed(file)
+        outputs.check(file, force=force)
+        outputs.write(file, self.content(file.suffix), force=force)
+        return file
+
+    def content(self, suffix: str) -> bytes:
+        """The bytes of a file of one of SUFFIXES."""
         from ..figures import drawing
 
-        drawing.write(self.figure.draw(self.frame), Path(path))
-        return Path(path)
+        if suffix.lower() == ".csv":
+            return self.frame.to_csv(index=False).encode()
+        return drawing.picture_bytes(self.figure.draw(self.frame), suffix.lower())
 
     def __repr__(self) -> str:
         title = self.frame.attrs.get("title", self.figure.name)

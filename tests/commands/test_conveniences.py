@@ -252,6 +252,26 @@ def test_a_name_is_the_runs_folder(work):
     )
 
 
+def test_one_value_of_an_option_that_may_be_repeated_needs_no_list(work, monkeypatch):
+    monkeypatch.chdir(work.parent)
+    for value in ('"accuracy"', '["accuracy"]'):
+        Path("fedcli.toml").write_text(f"[report]\nmetric = {value}\n", encoding="utf-8")
+        code, out, err = run("report", "--work", work, "--format", "csv")
+        assert code == 0, err
+        assert "clean accuracy" in out
+    Path("fedcli.toml").unlink()
+
+
+def test_a_folder_without_results_hides_no_run_of_its_name(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("first").mkdir()
+    (Path("first") / "notes.json").write_text("{}")
+    code, _, err = run("evaluate", "first", "--work", work)
+    assert code == 0, err
+    (Path("first") / "run.json").write_text("{}")
+    assert "first/run.json is not a fedcli manifest" in run("evaluate", "first", "--work", work)[2]
+
+
 def test_options_from_a_file_and_from_variables_are_used_and_said(work, monkeypatch):
     monkeypatch.chdir(work.parent)
     text = f'work = "{work.name}"\n[train]\nrounds = 3\nset = {{ mu = 0.5 }}\nname = "second"\n'

@@ -171,7 +171,7 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     assert findings[0].startswith("FedAvg scores ")
     assert " % (95 % interval " in findings[0]
     assert findings[0].endswith("in AUC, one-vs-one.")
-    sizes = f"By sex, {lead._worst(lines[0], 'sex')[0]}"
+    sizes = f"By sex, {lead._worst(lines[0], 'sex')[0][0]}"
     assert findings[-1].startswith(sizes)
     assert findings[-1].endswith(" points.")
     assert "the lowest AUC on clean images: " in findings[-1]

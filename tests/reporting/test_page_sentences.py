@@ -167,6 +167,15 @@ def test_the_worst_groups_of_two_systems_have_their_names(reliable):
     assert gaps == "the gap to the best group is 10.0 and 2.5 points."
 
 
+def test_a_system_whose_groups_tie_names_no_worst_group(reliable):
+    tied = system(numbers={"f": 70.0, "m": 70.0, "gap": 0.0})
+    (sentence,) = lead._groups([tied])
+    assert sentence.startswith("By sex, no group scores lower than another in AUC")
+    other = system("FedProx", numbers={"f": 75.0, "m": 72.5, "gap": 2.5})
+    (sentence,) = lead._groups([tied, other])
+    assert sentence.startswith("By sex, m has the lowest AUC")
+
+
 def test_of_many_systems_the_worst_groups_are_said_as_a_span(reliable):
     rows = []
     for k in range(5):
@@ -187,7 +196,9 @@ def test_a_group_alone_and_a_hidden_one_are_no_worst_group():
     result = lead._worst(system(numbers={"f": 70.0}), "sex")
     assert result is None
     row = system(numbers={"f": 70.0, "m": 80.0})
-    assert lead._worst(row, "sex") == ("f", 70.0)
+    assert lead._worst(row, "sex") == (["f"], 70.0)
+    tied = system(numbers={"f": 70.0, "m": 70.0})
+    assert lead._worst(tied, "sex") == ([], 70.0)
     hidden = {"f": SimpleNamespace(hidden=True)}
     row.scores.members = lambda attribute: hidden
     assert lead._worst(row, "sex") is None

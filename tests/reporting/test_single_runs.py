@@ -138,7 +138,7 @@ def test_small_groups_and_clients_are_named_once():
     assert single_runs.unreliable([scores], clients=True) == (
         "† not reliable: sex f (3 images), client north (2 images)."
     )
-    assert single_runs.unreliable([scores], "race") == ""
+    assert single_runs.unreliable([scores], ["race"]) == ""
     runs = [scores_of({})]
     assert single_runs.unreliable(runs) == ""
 

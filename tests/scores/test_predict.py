@@ -175,6 +175,20 @@ def test_a_link_out_of_a_folder_is_listed_and_a_link_that_is_named_is_read(run, 
     assert predicted.unreadable == expected
 
 
+def test_predictions_replace_none_of_the_images_also_with_force(run, work, tmp_path):
+    image = shutil.copy(next((work / "raw").glob("*.png")), tmp_path / "new.png")
+    content = image.read_bytes()
+    ended = typed("predict", run, tmp_path, "--out", image, "--force")
+    assert ended.exit_code == 2
+    assert "is one of the images" in ended.stderr
+    assert image.read_bytes() == content
+    ended = typed("predict", run, tmp_path, "--out", tmp_path / "new.csv")
+    assert ended.exit_code == 0
+    ended = typed("predict", run, tmp_path, "--out", tmp_path / "new.csv", "--format", "json")
+    assert ended.exit_code == 2
+    assert "add --format csv, or let its name end in .json" in ended.stderr
+
+
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_a_name_that_is_no_text_is_written_in_letters(run, work, tmp_path, format):
     for name in (b"a\xff.png", b"torn\xfe.png"):

@@ -27,6 +27,7 @@ from fedcli.metrics import score
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import VIEWS, render
 from fedcli.runs.finished import logits, open_run, predict
+from fedcli.scores import views
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 
@@ -241,6 +242,15 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
     text = render(rows([another("c", **long), another("d", weights="x")]), "markdown")
     assert "By group (true group at test) [1]" in text
     assert text.count("[1] weights=somewhere") == 1
+
+
+def test_groups_that_tie_for_the_lowest_score_are_all_named():
+    values = {"a": 0.3, "b": 0.1 + 0.2, "c": 0.5, "d": None}
+    assert views.worst_of(values, "accuracy") == ["a", "b"]
+    assert views.worst_of(values, "calibration_error") == ["c"]
+    assert views.worst_of({"a": None}, "accuracy") == []
+    assert not views.is_tied(values)
+    assert views.is_tied({"a": 0.3, "b": 0.1 + 0.2})
 
 
 def test_a_method_with_one_view_has_no_others(scored):

@@ -240,8 +240,8 @@ def test_the_recall_of_one_class_is_called_nothing_else(run, tmp_path):
     report = Report([path], ReportOptions())
     (row,) = rows([path])
     words = (
-        "210 of 292 test images are scored, those of nevus; 82 are hidden by the sites' policies (cells under 10); "
-        "of one class alone there is accuracy and no other score"
+        "210 of 292 test images are scored, those of nevus; 82 are not, as sites hide images of their "
+        "classes (cells under 10); of one class alone there is accuracy and no other score"
     )
     assert scores.unscored.sentence == words
     shown = {score.last for where, score in scores.table.items() if where.metric != "accuracy"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fedcli
-from fedcli.errors import UsageError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.page import markup
 from fedcli.reporting.table import ReportTable
 
@@ -112,7 +112,18 @@ def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(results, tmp
     assert len(plot.to_frame()) == 4
     assert "FedAvg" in repr(plot)
     assert plot._repr_html_().startswith("<img alt=")
-    assert plot.save(tmp_path / "a.svg").stat().st_size > 1000
+    picture = plot.save(tmp_path / "a.svg")
+    assert picture.stat().st_size > 1000
+    assert plot.save(picture) == picture  # it is as fedcli wrote it
+    assert plot.save(tmp_path / "a.csv").read_text().count("\n") == 5
+    with pytest.raises(UsageError, match="is no picture that fedcli draws"):
+        plot.save(tmp_path / "a.txt")
+    picture.write_text("a drawing of mine")
+    with pytest.raises(FedcliError, match="is not as fedcli wrote it"):
+        plot.save(picture)
+    assert picture.read_text() == "a drawing of mine"
+    plot.save(picture, force=True)
+    assert picture.stat().st_size > 1000
     for arguments, sentence in (
         (("curvs",), "there is no figure 'curvs'"),
         (("curves", "fedavg"), "has no option 'serie'"),

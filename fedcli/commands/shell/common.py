@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from ... import console
 from ...common_options import ATTRIBUTE, OUTPUT, RESULTS, TO_OUTPUT, WORK
 from ...errors import LimitError, UsageError, nearest
+from ...io import outputs
 from ...options import Flag
 
 Work = Annotated[Path, "folder of all results", RESULTS]
@@ -60,30 +61,13 @@ def refuse_broken(sentences: Sequence[str]) -> None:
         raise LimitError(sentences[-1], "all results are written and printed")
 
 
-def refuse_sealed(out: Path, *, folder: bool = False) -> None:
-    """Raise UsageError for a folder where a file is to be written or the other way, and for a path
-    among the files of a run, which are hashed when it ends.
-    """
-    if str(out) == "-" and not folder:
-        raise UsageError("- is no file", "leave it out to print")
-    if out.is_dir() and not folder:
-        raise UsageError(f"{out} is a folder", "give the name of a file")
-    if folder and out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file", "give a folder")
-    path = out.resolve()
-    for above in (path, *path.parents):
-        if (above / "settings.json").is_file():
-            hint = f"give a {'folder' if folder else 'file'} elsewhere"
-            raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", hint)
-
-
 def write(out: Path, text: str) -> None:
     """Write a file among fedcli's own, which is none of a run, and its folder where it is not
     there.
     """
     from ...io.files import write_text
 
-    refuse_sealed(out)
+    outputs.refuse_sealed(out)
     write_text(out, text)
 
 
@@ -91,17 +75,13 @@ def check_named(out: Path, *, force: bool) -> None:
     """Refuse a file that a person names where it would take the place of another. Raises
     FedcliError, UsageError.
     """
-    from ...io import outputs
-
-    refuse_sealed(out)
+    outputs.refuse_sealed(out)
     outputs.check(out, force=force)
 
 
 def write_named(out: Path, result: bytes, *, force: bool) -> None:
     """Write what a person has named. Raises FedcliError, UsageError as check_named() does."""
-    from ...io import outputs
-
-    refuse_sealed(out)
+    outputs.refuse_sealed(out)
     outputs.write(out, result, force=force)
 
 
@@ -124,8 +104,6 @@ def fill(
 
 def give(text: str, out: Path | None, *, force: bool = False) -> None:
     """Print a text, or write it to a file that a person names and print its path."""
-    from ...io import outputs
-
     if out is None:
         print(text, end="")
         return

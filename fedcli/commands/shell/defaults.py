@@ -82,7 +82,12 @@ def read(
     _end_or_warn(faults, forgiving)
     values = common | {key.replace("-", "_"): value for key, value in table.items()}
     values |= {option: os.environ[variable] for option, variable in _variables()}
-    return {name: {key: _typed(value) for key, value in values.items()}} if values else {}
+    repeated = set() if is_of_package or is_group(command) else _repeated(command)
+    typed: dict[str, Any] = {}
+    for key, value in values.items():
+        is_one = key in repeated and isinstance(value, str)
+        typed[key] = _typed([value] if is_one else value)
+    return {name: typed} if typed else {}
 
 
 class Fault(NamedTuple):
@@ -161,6 +166,11 @@ def _flags(command: Any) -> set[str]:
             if parameter.param_type_name == "option" or parameter.nargs == 1:
                 flags.add(parameter.name)
     return flags
+
+
+def _repeated(command: Any) -> set[str]:
+    """The options of a command that may be repeated, of which one value may stand alone."""
+    return {option.name for option in command.params if getattr(option, "multiple", False)}
 
 
 def is_group(command: Any) -> bool:

@@ -98,7 +98,7 @@ def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
     lowest = worst_of(scores, metric)
     bar_of_worst = (np.nan, np.nan)
     if lowest:
-        bar_of_worst = system.bounds(of_groups._replace(group=lowest))
+        bar_of_worst = system.bounds(of_groups._replace(group=lowest[0]))
     worst = system.percent(of_groups._replace(measure=WORST))
     bar_of_overall = system.bounds(overall)
     return system.percent(overall), worst, *bar_of_overall, *bar_of_worst

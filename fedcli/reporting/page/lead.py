@@ -24,7 +24,7 @@ from ...scores.parts import MODELS, VERSIONS
 from ...scores.scores import RunScores
 from ...scores.statistics.bootstrap import LEVEL
 from ...scores.table import Score, Where
-from ...scores.views import GAP, worst_of
+from ...scores.views import GAP, is_tied, worst_of
 from ..columns import shown
 from ..comparison import spoken, tests_against
 from ..dataset_card import card_of
@@ -258,15 +258,15 @@ def _groups(compared: Rows) -> Iterator[str]:
 def _lowest_groups(
     attribute: str,
     metric: str,
-    lowest: list[tuple[SystemRow, str, float]],
+    lowest: list[tuple[SystemRow, list[str], float]],
 ) -> str:
-    """The sentence on the groups of an attribute that fare worst. lowest: system, group and its
+    """The sentence on the groups of an attribute that fare worst. lowest: system, groups and their
     score in percent.
     """
     rows, groups, scores = zip(*lowest)
     where = Where("clean", attribute=attribute, metric=metric, measure=GAP)
     gaps = [gap_in_points(row, where) for row in rows]
-    names = list(dict.fromkeys(groups))
+    names = list(dict.fromkeys(chain(*groups)))
     unreliable = ""
     if set(names) <= set(small_groups(rows[0].scores, attribute)):
         unreliable = " (not a reliable score)"
@@ -276,15 +276,21 @@ def _lowest_groups(
             "best group"
         )
     else:
-        texts = [f"{score:.1f} % ({row.label})" for row, _, score in lowest]
+        labels = [row.label for row in rows]
+        if len(set(labels)) < len(rows):
+            labels = [row.name for row in rows]
+        texts = [f"{score:.1f} % ({label})" for label, score in zip(labels, scores)]
         if len(rows) == 1:
             texts = [f"{scores[0]:.1f} %"]
         distances = console.listed([f"{gap:.1f}" for gap in gaps])
         numbers = f"{', '.join(texts)}; the gap to the best group is {distances} points"
-    lowest_groups = f"{console.listed(names, 'or')}{unreliable} has the lowest"
     if not any(gap > 0 for gap in gaps):
         lowest_groups = "no group scores lower than another in"
         unreliable = ""
+    elif len(rows) == 1 and len(names) > 1:
+        lowest_groups = f"{console.listed(names)}{unreliable} have the lowest"
+    else:
+        lowest_groups = f"{console.listed(names, 'or')}{unreliable} has the lowest"
     if not unreliable and _is_doubtful_gap(rows, attribute, metric):
         numbers += " (not a reliable gap)"
     among = " among the groups that have one" if _lacks_a_score(rows[0], where) else ""
@@ -303,9 +309,9 @@ def _lacks_a_score(row: SystemRow, where: Where) -> bool:
     return any(score.count and score.last is None for score in column.values())
 
 
-def _worst(row: SystemRow, attribute: str) -> tuple[str, float] | None:
-    """The group with the lowest score, and the score in percent; None where fewer than two groups
-    have one.
+def _worst(row: SystemRow, attribute: str) -> tuple[list[str], float] | None:
+    """The groups with the lowest score, [] where all have the same, and the score in percent; None
+    where fewer than two groups have one.
     """
     metric = row.scores.usual[1]
     values = {}
@@ -314,8 +320,10 @@ def _worst(row: SystemRow, attribute: str) -> tuple[str, float] | None:
             return None
         where = Where("clean", attribute=attribute, group=group, metric=metric)
         values[group] = row.percent(where)
-    group = worst_of(values, metric)
-    return (group, values[group]) if np.isfinite([*values.values()]).sum() > 1 else None
+    if np.isfinite([*values.values()]).sum() < 2:
+        return None
+    groups = worst_of(values, metric)
+    return [] if is_tied(values) else groups, values[groups[0]]
 
 
 def tests(

@@ -148,7 +148,7 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
     """
     scores = rows[0].scores
     images = "scored images" if scores.unscored else "test images"
-    sentences = [GROUPS.format(images=images), unreliable(rows[0].each, attribute)]
+    sentences = [GROUPS.format(images=images), unreliable(rows[0].each, [attribute])]
     sentences.append(hidden_note(scores_of(rows), attribute))
     if len(rows) > 1:
         sentences.append(
