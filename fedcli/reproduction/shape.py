@@ -385,10 +385,9 @@ def _named(steps: Sequence[Any], body: Any) -> str:
         inner = None
         if isinstance(body, list) or (isinstance(body, dict) and step in body):
             inner = body[step]
-        if isinstance(step, int) and not isinstance(inner, dict):
-            where += f", value {step + 1},"
-        elif isinstance(step, int):
-            where += f" {_label(inner, step)!r}"
+        if isinstance(step, int):
+            is_table = isinstance(inner, dict)
+            where += f" {_label(inner, step)!r}" if is_table else f", value {step + 1},"
         elif step != "[key]":
             if where:
                 where += ": " if "'" in where else "."
@@ -397,7 +396,7 @@ def _named(steps: Sequence[Any], body: Any) -> str:
     return where
 
 
-def _label(item: dict[str, Any], position: int) -> Any:
+def _label(item: Any, position: int) -> Any:
     """The name or title of an item of a list, or else its number."""
     for key in ("name", "title"):
         if key in item:
