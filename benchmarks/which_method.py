@@ -43,7 +43,10 @@ PROBES = {  # name in a field -> recipe, and the score in which the methods are 
     "office": ("office-probe", "mean of domains"),
     "digits": ("digits-probe", "mean of domains"),
 }
-OTHERS = {"hospitals-scratch": "ham10000-hospitals-scratch"}  # other regimes
+OTHERS = {  # other regimes
+    "hospitals-scratch": "ham10000-hospitals-scratch",
+    "office-tuned": "office-tuned",
+}
 TESTED = {  # federation -> the score in which the table of answers has tests
     "hospitals": "both balanced accuracy",
     "twenty": "both balanced accuracy",
@@ -62,6 +65,7 @@ SHORT = {
     "office": "Office-Caltech-10",
     "digits": "digits",
     "hospitals-scratch": "hospitals from scratch",
+    "office-tuned": "Office-Caltech-10 fine-tuned",
 }
 SHOWN = {  # column -> its head; a federation has some of them
     "clean balanced accuracy": "clean",

@@ -439,8 +439,12 @@ def _in_brackets(row: Difference, *, lower: bool) -> str:
     """The interval of a difference, of a significant one as its size, and its doubts."""
     if verdict.is_untested(row):
         return row.reason or ""
-    if row.verdict == INCONCLUSIVE or row.low is None or row.high is None:
+    if row.low is None or row.high is None:
         return verdict.interval_text(row, 1)
+    if row.verdict == INCONCLUSIVE:
+        text = verdict.interval_text(row, 1)
+        excludes_zero = row.low * row.high > 0
+        return f"{text}; {row.reason}" if excludes_zero and row.reason else text
     low, high = (-row.high, -row.low) if lower else (row.low, row.high)
     text = f"{percents(low)} to {percents(high)}"
     if row.verdict == MODELS_ONLY and (row.samples or 0) >= verdict.ENOUGH:

@@ -123,6 +123,24 @@ def test_of_many_systems_each_score_has_a_sentence():
     ]
 
 
+def test_an_interval_without_zero_of_a_difference_that_is_not_significant_has_its_reason():
+    row = {"mean": 0.8, "std_pooled": None, "std_runs": None, "runs": 1, "note": "", "samples": 1}
+    row |= {"over": "seeds"}
+    base = verdict.Against(name="FedAvg", is_reference=True, **row)
+    lower = {"difference": -0.024, "low": -0.039, "high": -0.01, "verdict": verdict.MODELS_ONLY}
+    clean = verdict.Against(name="A", **lower, **row)
+    reason = "only 4 patients differ, so p cannot be below 0.125"
+    noisy = replace(clean, verdict=verdict.INCONCLUSIVE, reason=reason, p_holm=0.2)
+    scores = [Where(name, metric="auc_ovo_macro") for name in ("clean", "corrupted")]
+    tests = dict(zip(scores, ([base, clean], [base, noisy]), strict=True))
+    sentence = comparison.answers(tests, {"corrupted": "noisy"})[0]
+    assert sentence.endswith(f"on noisy ones (-3.9 to -1.0; {reason}).")
+    noisy = replace(noisy, low=-0.039, high=0.01)
+    tests[scores[1]] = [base, noisy]
+    sentence = comparison.answers(tests, {"corrupted": "noisy"})[0]
+    assert sentence.endswith("on noisy ones (-3.9 to +1.0).")
+
+
 @pytest.mark.parametrize(
     ("sign", "direction", "mean"),
     [(1, "higher", 0.8), (-1, "lower", 0.8), (1, "higher", 0.8002), (-1, "lower", 0.7998)],
