@@ -45,7 +45,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 700, 110, 8
 BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised only on purpose
     "bench": 8300,
     "commands": 22600,
-    "comparison": 12600,
+    "comparison": 12700,
     "data": 98000,
     "federation": 15200,
     "figures": 24500,

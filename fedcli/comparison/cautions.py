@@ -93,12 +93,12 @@ def _chance_in_words(
         score = run.scores.versions[version][metric]
         values.append(f"{100 * (score.last or 0):.1f}")
         lower_bounds.append(f"{100 * (score.low or 0):.1f}")
-    chance = f"{100 / scores.answers(version):.1f} %"
+    chance = f"{scores.chance_in_words(version)} ({100 / scores.answers(version):.1f} %)"
     metric_title = title(metric)
     percents = ", ".join(values)
     lower_percents = ", ".join(lower_bounds)
     return (
-        f"may be no better than {scores.chance(version)} ({chance}) on {images}: {metric_title} "
+        f"may be no better than {chance} on {images}: {metric_title} "
         f"{percents} % in the last round, its 95 % interval begins at "
         f"{lower_percents} %"
     )

@@ -8,7 +8,8 @@ over seeds, folds or splits gives the second. Holm's adjustment is over the syst
 against one in one score, never over scores: of two systems there is nothing to adjust.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from itertools import chain, product
@@ -32,7 +33,7 @@ from ..scores.table import Where
 from .cautions import TOO_NARROW
 from .difference import GroupTests, difference, group_tests, headline, image_tests
 from .pairing import Sample, one_of_each, paired
-from .predicted import one_class, predicted
+from .predicted import can_resample, one_class, predicted
 from .resampling import Resamples
 from .systems import Scored, read, refuse_mixed, settings
 from .verdict import RESAMPLES, Against, ComparedScore, Difference, adjusted, enough, significant
@@ -209,7 +210,8 @@ def order(
     for done, name in enumerate(others, start=1):
         if done % TOGETHER == 1:
             next_systems = [systems[other] for other in others[done - 1 : done - 1 + TOGETHER]]
-            resampled_scores.draw([*reference_runs, *chain(*next_systems)], score.attribute)
+            runs = [_drawn_runs(reference_runs, system, score) for system in next_systems]
+            resampled_scores.draw(list(chain(*runs)), score.attribute)
         if len(others) > MANY:
             line = f"tests of {metric} against {reference}: {done} of {len(others)}, {name}"
             console.status(line)
@@ -237,6 +239,16 @@ def _nothing_to_compare(runs: Sequence[Scored]) -> FedcliError:
         "the two systems have no score in common",
         "evaluate both on the same versions of the images",
     )
+
+
+def _drawn_runs(
+    reference: Sequence[Scored], runs: Sequence[Scored], score: Where
+) -> Iterator[Scored]:
+    """The runs whose resamples a test of one system needs; none where there is no such test."""
+    with suppress(FedcliError):  # _test() says what is wrong
+        pairs = paired(reference, runs).pairs
+        if can_resample(pairs, score):
+            yield from chain(*pairs)
 
 
 def _test(

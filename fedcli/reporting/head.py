@@ -156,7 +156,7 @@ def chance(every: Sequence[RunScores]) -> str:
         return ""
     scored = "scored " if every[0].unscored else ""
     answers = "for each label" if every[0].several_labels else f"with {classes} {scored}classes"
-    level = capital(every[0].chance())
+    level = capital(every[0].chance_in_words())
     return f"{level} {answers}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 

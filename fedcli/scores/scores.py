@@ -303,7 +303,7 @@ class RunScores:
         any_score = next(iter(self.versions[version].values()))
         return len(self.classes) - len(any_score.missing)
 
-    def chance(self, version: str = "clean") -> str:
+    def chance_in_words(self, version: str = "clean") -> str:
         """The level of a model that has learned nothing, in words.
 
         Where test images lack a class, or sites hide it, a random answer scores less than one

@@ -49,7 +49,7 @@ class NamedRun(NamedTuple):
         return repr(sorted((name, value) for name, value in options if name not in left_out))
 
 
-RESULTS = "*.json", "*/*.json", "*/*/*.json", "*/*/*/*.json"  # to a run's in a work folder
+RESULTS = "*.json", "*/*.json", "*/*/*.json"  # of a run, a folder of runs and a work folder
 Key = Callable[[NamedRun], str]
 Groups = dict[str, list[NamedRun]]  # the newest first, by key
 ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first

@@ -58,7 +58,6 @@ class Plot:
         file = Path(path)
         check_suffix(file)
         outputs.refuse_sealed(file)
-        outputs.check(file, force=force)
         outputs.write(file, self.content(file.suffix), force=force)
         return file
 

@@ -131,6 +131,18 @@ def test_systems_without_a_common_seed_have_a_note_in_place_of_a_test(fedavg, ot
     assert other.mean is not None
 
 
+def test_resamples_are_drawn_of_the_runs_that_are_tested(
+    fedavg, fedheal, other_seed, folder, monkeypatch
+):
+    drawn = []
+    monkeypatch.setattr(tested.Resamples, "draw", lambda self, runs, attribute: drawn.append(runs))
+    unpaired = [other_seed, heal(folder / "unpaired", model(2.5, 3), seed=11)]
+    systems = {"fedavg": [fedavg], "fedheal": [fedheal], "unpaired": unpaired}
+    ordered(systems, "fedavg", "accuracy", "clean", resamples=50)
+    (runs,) = drawn
+    assert [run.path for run in runs] == [fedavg, fedheal]
+
+
 def test_a_caution_on_a_pair_is_a_warning_and_a_note(fedavg, other_seed):
     systems = {"fedavg": [fedavg], "fedheal": [other_seed]}
     _, other = ordered(systems, "fedavg", "accuracy", "clean", resamples=50)
