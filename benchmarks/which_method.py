@@ -79,6 +79,18 @@ SHOWN = {  # column -> its head; a federation has some of them
     "all images, AUC": "all images, AUC",
 }
 LOWER_IS_BETTER = ("std of domains",)
+WHOLE = {  # columns of the table with every method -> their heads
+    "clean balanced accuracy": "clean balanced accuracy",
+    "noisy balanced accuracy": "noisy balanced accuracy",
+    "clean AUC": "clean AUC",
+    "noisy AUC": "noisy AUC",
+    "worst sex, AUC": "worst sex, AUC †",
+    "gap between values of sex, AUC": "gap †",
+    "worst age, AUC": "worst age, AUC †",
+    "gap between values of age, AUC": "gap †",
+}
+COMPARED = ("clean AUC", "noisy AUC")  # columns that a difference from FedAvg follows
+NO_SCORE = "-"
 VERSIONS = {"clean": "clean", "noisy": "corrupted", "both": "average", "all images,": "clean"}
 METRICS = {
     "balanced accuracy": "balanced_accuracy",
@@ -623,10 +635,31 @@ def table(federation: str) -> str:
         if method in chosen:
             cells = []
             for column in columns:
-                cell = f"{scores[method][column]:.1f}" if column in scores[method] else "-"
+                cell = f"{scores[method][column]:.1f}" if column in scores[method] else NO_SCORE
                 is_best = cell == f"{best[column]:.1f}"
                 cells.append(f"**{cell}**" if is_best else cell)
             made.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(made)
+
+
+@field
+def whole_table(federation: str) -> str:
+    """Every method's scores with some differences from FedAvg, as Markdown."""
+    scores = means(recipe_of(federation))
+    heads = []
+    for column, head in WHOLE.items():
+        heads.append(head)
+        if column in COMPARED:
+            heads.append(f"to {REFERENCE}")
+    made = ["| method | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
+    for method, of_columns in scores.items():
+        cells = []
+        for column in WHOLE:
+            cells.append(f"{of_columns[column]:.1f}" if column in of_columns else NO_SCORE)
+            if column in COMPARED:
+                is_tested = method in tests(federation, column)
+                cells.append(marked(federation, column, method) if is_tested else NO_SCORE)
+        made.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(made)
 
 

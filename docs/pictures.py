@@ -1,9 +1,9 @@
 """Make the pictures in docs/images anew.
 
-report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg is drawn
-from the table of every method in hospitals.md, critical-difference.svg from the scores in
-benchmarks/results. python docs/pictures.py [report.png] [overall-and-worst.svg]
-[critical-difference.svg]
+report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg and
+critical-difference.svg are drawn from the scores in benchmarks/results.
+
+    python docs/pictures.py [report.png] [overall-and-worst.svg] [critical-difference.svg]
 """
 
 import contextlib
@@ -23,7 +23,7 @@ import which_method  # noqa: E402
 
 SIZE = "1300,1000"
 RANKED_IMAGES = 2005 + 502 + 12007  # tested in HAM10000, Office-Caltech-10, MNIST and USPS
-TESTED = 2005  # images of the table of every method
+TESTED = 2005  # images of HAM10000
 Pairs = list[
     tuple[str, str, int, float, float]
 ]  # attribute, system, its place, overall score, worst group
@@ -36,28 +36,16 @@ def page(work: Path) -> Path:
 
 
 def every_method() -> Pairs:
-    """The methods of the table, and for sex and age their AUC on all clean images and in the worst
-    group.
+    """The methods of the benchmark's small networks, and for sex and age their AUC on all clean
+    images and in the worst group.
     """
-    lines = (DOCS / "hospitals.md").read_text(encoding="utf-8").splitlines()
-    head = next(
-        line for line in lines if line.startswith("| method | clean balanced accuracy | noisy")
-    )
-    columns = [name.strip(" †") for name in head.split("|")]
-    after = lines[lines.index(head) + 2 :]
-    table = [line.replace("†", "").split("|") for line in after[: after.index("")]]
-    names, (overall, sex, age) = (
-        [cells[1].strip() for cells in table],
-        (
-            [float(cells[columns.index(name)]) for cells in table]
-            for name in ("clean AUC", "worst sex, AUC", "worst age, AUC")
-        ),
-    )
-    return [
-        (attribute, name, place, *pair)
-        for attribute, worst in (("sex", sex), ("age", age))
-        for place, (name, *pair) in enumerate(zip(names, overall, worst, strict=True))
-    ]
+    scores = which_method.means(which_method.recipe_of("hospitals-scratch"))
+    pairs = []
+    for attribute in ("sex", "age"):
+        for place, (method, of_columns) in enumerate(scores.items()):
+            worst = of_columns[f"worst {attribute}, AUC"]
+            pairs.append((attribute, method, place, of_columns["clean AUC"], worst))
+    return pairs
 
 
 def plane(path: Path) -> None:

@@ -25,13 +25,14 @@ from ..comparison.verdict import (
 from ..data import units
 from ..metrics import METRICS, title
 from ..printed import percents
+from ..scores import views
 from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics.bootstrap import BCA
 from ..scores.table import Number, Where
 from .rows import Rows, systems_of
-from .table import NONE, Column, ReportTable, heads
+from .table import NONE, Cell, Column, ReportTable, heads
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SAME = 1e-9  # below which two differences of means are one
@@ -45,6 +46,10 @@ ABOUT = (
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
 OF_GAPS = "Resampling widens gaps, so the interval need not contain the change."
+UNRELIABLE_GAPS = (
+    "†: decided by a group with too few images, or without one of the classes, so not reliable."
+)
+SIDES = "a", "b"
 UNTESTED = "not tested"  # the kind of a remark, beside the verdicts
 REMARKS = {
     HIGHER: "a difference between the methods: both p are below 0.05",
@@ -123,10 +128,15 @@ def table(comparison: Comparison) -> ReportTable:
     sample = comparison.sample
     sides = names(comparison)
     letters = _letters(comparison)
+    unreliable = _unreliable_gaps(comparison)
     has_seeds = sample.count > 1
     lines = []
     for name, row in _rows(comparison):
-        means = [None if side.mean is None else percents(side.mean) for side in (row.a, row.b)]
+        means = []
+        for side in SIDES:
+            mean = getattr(row, side).mean
+            text = NONE if mean is None else percents(mean)
+            means.append(Cell(text, doubtful=(name, side) in unreliable))
         tests = _tests(
             row,
             _as_printed(row, row.b.mean, row.a.mean, 1),
@@ -219,16 +229,43 @@ def _gaps(comparison: Comparison) -> list[tuple[str, ComparedScore]]:
     for attribute, part in comparison.groups.items():
         for row in part.gaps:
             if row.version == "clean":
-                name = f"gap by {attribute}, {spoken(row.metric)}"
-                gaps.append((name, _of_printed(row, part.each)))
+                gaps.append((_gap_name(attribute, row), _of_printed(row, part.each)))
     return gaps
+
+
+def _gap_name(attribute: str, gap: ComparedScore) -> str:
+    return f"gap by {attribute}, {spoken(gap.metric)}"
+
+
+def _unreliable_gaps(comparison: Comparison) -> set[tuple[str, str]]:
+    """The names and sides of the gaps on clean images whose worst or best group is too small."""
+    unreliable = set()
+    for attribute, part in comparison.groups.items():
+        for gap in part.gaps:
+            if gap.version != "clean":
+                continue
+            scores = _scores_of_groups(gap, part.each)
+            for side in SIDES:
+                means = {row.group: getattr(row, side).mean for row in scores}
+                ends = views.worst_and_best(means, low=False)
+                if ends and any(group in part.small for group, _ in ends):
+                    unreliable.add((_gap_name(attribute, gap), side))
+    return unreliable
+
+
+def _scores_of_groups(
+    gap: ComparedScore,
+    of_groups: Sequence[ComparedScore],
+) -> list[ComparedScore]:
+    """The groups' scores that a gap is the distance of."""
+    return [row for row in of_groups if (row.version, row.metric) == (gap.version, gap.metric)]
 
 
 def _of_printed(gap: ComparedScore, of_groups: Sequence[ComparedScore]) -> ComparedScore:
     """A gap as reports print it: the distance of the groups' scores as they are printed."""
     if gap.a.mean is None or gap.b.mean is None:
         return gap
-    scores = [row for row in of_groups if (row.version, row.metric) == (gap.version, gap.metric)]
+    scores = _scores_of_groups(gap, of_groups)
     a = _gap_in_points(gap.a.mean, [row.a.mean for row in scores]) / 100
     b = _gap_in_points(gap.b.mean, [row.b.mean for row in scores]) / 100
     difference = gap.difference
@@ -467,6 +504,8 @@ def legend(comparison: Comparison) -> str:
         texts.append(SEEDS if sample.over == "seeds" else SPLITS.format(over=sample.over))
     if _gaps(comparison):
         texts.append(OF_GAPS)
+    if _unreliable_gaps(comparison):
+        texts.append(UNRELIABLE_GAPS)
     return " ".join(texts)
 
 

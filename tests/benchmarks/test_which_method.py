@@ -180,6 +180,20 @@ def test_a_table_of_differences_has_the_methods_named_and_those_significantly_hi
     ]
 
 
+def test_a_table_of_every_method_has_a_dash_where_there_is_no_score_or_no_test(office, monkeypatch):
+    columns = {"all images, accuracy": "accuracy", "worst domain": "worst"}
+    monkeypatch.setattr(which_method, "WHOLE", columns)
+    monkeypatch.setattr(which_method, "COMPARED", ("all images, accuracy",))
+    assert which_method.whole_table("office").split("\n") == [
+        "| method | accuracy | to FedAvg | worst |",
+        "|---|---:|---:|---:|",
+        "| FedAvg | 51.0 | - | - |",
+        "| AFL | 53.0 | +2.0 (+1.0 to +3.0) s | - |",
+        "| SALT | 51.0 | +0.0 (-1.0 to +1.0) | - |",
+        "| TERM | 41.0 | -10.0 (-12.0 to -8.0) s | - |",
+    ]
+
+
 def test_a_claim_names_the_federations_where_they_disagree(office, monkeypatch):
     monkeypatch.setattr(which_method, "has_verdicts", lambda name: name in ("office", "digits"))
     ends = {"office": "contradicted", "digits": "confirmed"}

@@ -16,7 +16,7 @@ from fedcli.comparison.tested import compare
 from fedcli.comparison.verdict import INCONCLUSIVE, ONE_PATIENT, Difference
 from fedcli.errors import UsageError
 from fedcli.metrics import score
-from fedcli.reporting.comparison import notes, sentences, table
+from fedcli.reporting.comparison import legend, notes, sentences, table
 
 
 def auc(logits, images):
@@ -206,6 +206,19 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in notes(
         comparison
     )
+    for line in table(comparison).rows:
+        is_gap = line[0].text.startswith("gap by sex")
+        assert [cell.plain.endswith("†") for cell in line[1:3]] == [is_gap, is_gap]
+    assert "†: decided by a group with too few images" in legend(comparison)
+
+
+def test_gaps_of_large_groups_are_not_marked_as_unreliable(tmp_path):
+    a = scored(tmp_path / "a", model(1, 0))
+    b = heal(tmp_path / "b", model(1, 1))
+    comparison = compare([a], [b], resamples=100)
+    assert "†" not in legend(comparison)
+    for line in table(comparison).rows:
+        assert "†" not in "".join(cell.plain for cell in line)
 
 
 def test_one_patient_of_a_class_leaves_no_interval_and_no_p(tmp_path):

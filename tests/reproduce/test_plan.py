@@ -102,7 +102,12 @@ def test_trainings_that_tables_share_are_counted_once(facts):
 
 @pytest.mark.parametrize("scale", ["paper", "small"])
 def test_the_cells_without_torch_are_those_with_it(facts, scale):
-    for name in ("fedheal-table2", "fairfedmed-table1", "fed-mas-table1", "ham10000-all"):
+    for name in (
+        "fedheal-table2",
+        "fairfedmed-table1",
+        "fed-mas-table1",
+        "benchmark/ham10000-hospitals-scratch",
+    ):
         table = recipe.load(recipe.find(name))
         cells = expand.cells(table, scale, method=lambda method: plan._method(method, facts))
         assert cells == expand.cells(table, scale)
