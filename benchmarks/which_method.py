@@ -459,13 +459,13 @@ def answer() -> str:
         )
     counts = {len(seeds(recipe_of(name))) for name in several()}
     begin = f"With {NUMBERS[min(counts)]}{' or more' if len(counts) > 1 else ''} seeds"
-    where = f" on each of the {count} federations"
+    where = f" on all {count} federations"
     if len(names) < len(probes()):
         begin += f" on {NUMBERS[len(names)]} of {count} federations,"
-        where = " on each of them" if len(names) > 1 else ""
+        where = " on all of them" if len(names) > 1 else ""
     everywhere = set.intersection(*names)
     if len(names) > 1 and not set.union(*names):
-        where = where.replace("each", "any")
+        where = where.replace("all", "any of")
     verb = "have" if len(everywhere) > 1 else "has"
     return (
         f"{begin} {joined(sorted(everywhere))} {verb} a significantly higher balanced accuracy "
@@ -572,8 +572,8 @@ def _end(base: str, method: str, federation: str, sign: str, score: str) -> str:
 def answers() -> str:
     """A table with a row for each federation: the methods above and below FedAvg."""
     made = [
-        "| federation | tested | FedAvg | higher over seeds | worth a trial | lower over seeds | "
-        "largest difference |",
+        "| federation | tested | FedAvg | significantly higher | worth a trial | "
+        "significantly lower | largest gain |",
         "|---|---|---:|---|---|---|---|",
     ]
     for name in probes():

@@ -1,8 +1,8 @@
 """The pages of the site that say what the code says: commands, methods, datasets,
 corruptions, shapes of files.
 
-mkdocs calls on_files() as a hook. pages() needs fedcli alone, so that a test can read them without
-mkdocs.
+mkdocs calls on_files() and on_page_markdown() as hooks. pages() needs fedcli alone, so that a test
+can read them without mkdocs.
 """
 
 import json
@@ -30,6 +30,9 @@ REPOSITORY_PAGES = {  # a page of the site -> the file of the repository that it
     "changelog.md": "CHANGELOG.md",
     "recipes.md": "recipes/README.md",
 }
+SITE_PAGES = {file: page for page, file in REPOSITORY_PAGES.items()}
+LINK = re.compile(r"\[([^]]+)\]\(([^)\s]+)\)")
+FROM_DOCS = re.compile(r"\[([^]]+)\]\((\.\./[^)\s]+)\)")
 EQUATIONS = tomllib.loads(
     (ROOT / "docs" / "equations.toml").read_text(encoding="utf-8")
 )  # method -> {what: LaTeX}
@@ -59,26 +62,28 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(text: str, **_: Any) -> str:
+    """mkdocs: links from a page to other files of the repository lead to pages of the site."""
+    return FROM_DOCS.sub(_on_site, text)
+
+
 def _from_repository(file: str) -> str:
-    """A page of the repository; its links lead to pages of the site, or stay words where the site
-    has no such page.
-    """
-    shown = {name: page for page, name in REPOSITORY_PAGES.items()}
+    """A page of the repository, with links for the site."""
+    return LINK.sub(_on_site, (ROOT / file).read_text(encoding="utf-8"))
 
-    def link(match: re.Match[str]) -> str:
-        words, target = match[1], match[2]
-        if "://" in target or target.startswith("#"):
-            return match[0]
-        target = target.removeprefix("../").removeprefix("docs/")
-        page = shown.get(target, target)
-        on_site = page in REPOSITORY_PAGES or (ROOT / "docs" / page).exists()
-        return f"[{words}]({page})" if on_site else f"`{words.strip('`')}`"
 
-    return re.sub(
-        r"\[([^]]+)\]\(([^)\s]+)\)",
-        link,
-        (ROOT / file).read_text(encoding="utf-8"),
-    )
+def _on_site(link: re.Match[str]) -> str:
+    """A link that leads to a page of the site, or its words where the site has no such page."""
+    words, target = link.groups()
+    if "://" in target or target.startswith("#"):
+        return link[0]
+    file, sharp, anchor = target.removeprefix("../").removeprefix("docs/").partition("#")
+    page = SITE_PAGES.get(file, file)
+    if page in REPOSITORY_PAGES or (ROOT / "docs" / page).exists():
+        return f"[{words}]({page}{sharp}{anchor})"
+    if link.re is FROM_DOCS and not (ROOT / file).exists():
+        return link[0]  # between generated pages
+    return f"`{words.strip('`')}`"
 
 
 def _commands() -> dict[str, str]:

@@ -8,10 +8,10 @@ for how in "--dirichlet 0.5 --clients 8" "--by center"; do
     data=$(fedcli partition "$pool" $how --val 0.1)
     runs=()
     for method in fedavg fedprox moon ldam bsm logit-adjust fedlc creff kd fed-mas fednova fedbn fedmrl; do
-        runs+=("$(fedcli train "$method" "$data" --rounds "$rounds" --lr 1e-3 --resume)")
+        runs+=("$(fedcli train "$method" "$data" --rounds "$rounds" --lr 1e-3 --prior none --resume)")
     done
     for method in fedavg bsm fed-mas; do # the same runs, their classifier trained again
-        runs+=("$(fedcli train "$method" "$data" --rounds "$rounds" --lr 1e-3 --resume --then crt)")
+        runs+=("$(fedcli train "$method" "$data" --rounds "$rounds" --lr 1e-3 --prior none --resume --then crt)")
     done
     fedcli report "${runs[@]}" --shots 700,150 --minutes --format markdown
 done

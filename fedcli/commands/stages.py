@@ -11,7 +11,7 @@ from ..common_options import OUTPUT, Seeds
 from ..errors import FedcliError, UsageError
 from ..io import outputs
 from ..leaves import require
-from ..options import COMMON, Flag
+from ..options import COMMON, Flag, Source
 from ..runs.train_options import TrainOptions
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import (
@@ -373,10 +373,10 @@ def _check_format(out: Path, format: str) -> None:
         raise UsageError(f"--out {out} is written as {format}", hint)
 
 
-def _check_no_input(out: Path, files: Sequence[str]) -> None:
+def _check_no_input(out: Path, files: Sequence[Source]) -> None:
     """Raise UsageError where predictions would replace one of the images."""
     for file in files:
-        if Path(file).is_file() and out.samefile(file):
+        if out.is_file() and Path(file).is_file() and out.samefile(file):
             raise UsageError(f"--out {out} is one of the images", "give another name")
 
 
@@ -404,9 +404,12 @@ def predict(
     if out is not None:
         _check_format(out, format)
         check_named(out, force=force)
+        _check_no_input(out, options.files)
     predictions = stage.run(options)
-    if out is not None and out.is_file():
+    unreadable = predictions.predicted.unreadable
+    if out is not None:
         _check_no_input(out, predictions.predicted.files)
+        _check_no_input(out, [file for file, _ in unreadable])
     for point in predictions.predicted.operating:
         images = console.counted(
             point.images,
@@ -418,7 +421,6 @@ def predict(
             f"{point.source}"
         )
     give(predictions.to(format), out, force=force)
-    unreadable = predictions.predicted.unreadable
     for file, reason in unreadable[:NAMED]:
         console.warn(f"{file}: {reason}")
     if unreadable:

@@ -7,6 +7,7 @@ of its own test set alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -112,10 +113,11 @@ class Resamples:
             return
         calls = dict.fromkeys(self._call(run, attribute) for run in runs)
         missing = [call for call in calls if call not in _drawn.tables]
-        with console.muted():
-            tables = list(processes.in_order(_drawn_now, missing, label="resamples"))
-        for call, table in zip(missing, tables, strict=True):
-            _drawn.remember(call, table)
+        # a table that a killed process did not make is drawn by table()
+        with console.muted(), suppress(FedcliError):
+            tables = processes.in_order(_drawn_now, missing, label="resamples")
+            for call, table in zip(missing, tables, strict=True):
+                _drawn.remember(call, table)
 
     def drawn(self, run: Scored, where: Where) -> np.ndarray:
         """A score in each resample: [B]."""

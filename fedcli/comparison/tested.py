@@ -208,13 +208,13 @@ def order(
     resampled_scores = Resamples(resamples or enough(len(others)), seed)
     tests = []
     for done, name in enumerate(others, start=1):
+        if len(others) > MANY:
+            line = f"tests of {metric} against {reference}: {done} of {len(others)}, {name}"
+            console.status(line)
         if done % TOGETHER == 1:
             next_systems = [systems[other] for other in others[done - 1 : done - 1 + TOGETHER]]
             runs = [_drawn_runs(reference_runs, system, score) for system in next_systems]
             resampled_scores.draw(list(chain(*runs)), score.attribute)
-        if len(others) > MANY:
-            line = f"tests of {metric} against {reference}: {done} of {len(others)}, {name}"
-            console.status(line)
         tests.append(_test(reference_runs, systems[name], resampled_scores, score))
     ps = holm([row.p for row, _ in tests])
     ps_seeds = holm([row.p_seeds for row, _ in tests])

@@ -10,7 +10,6 @@ import json
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from typing import Any
 
 from .. import console
@@ -470,15 +469,13 @@ def _legend(
 def _unreliable(rows: Rows, whole: ReportTable) -> str:
     """A line on the small clients, and the small groups of each attribute, where a column of
     theirs is marked."""
+    wheres = _wheres(rows)
     marked = []
-    for column, cells in zip(whole.columns, zip(*whole.rows)):
+    for column, cells in zip(whole.columns, whole.cells):
         if any(cell.doubtful for cell in cells):
-            marked.append(column.key)
-    of_clients = any(key.startswith(tuple(SPREADS)) for key in marked)
-    attributes = []
-    for name in unique(chain.from_iterable(scores.groups for scores in scores_of(rows))):
-        if any(key.startswith(f"{name} ") for key in marked):
-            attributes.append(name)
+            marked.append(wheres.get(column.key, Where()))
+    of_clients = any(where.measure in SPREADS for where in marked)
+    attributes = unique(where.attribute for where in marked if where.attribute)
     return unreliable(scores_of(rows), attributes, clients=of_clients)
 
 

@@ -63,13 +63,21 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
     return target
 
 
-def evaluations(folder: Path) -> Iterator[tuple[Path, manifest.Manifest]]:
-    """Every scores.json in a folder of evaluations; one that cannot be read is left out."""
+def evaluations(
+    folder: Path,
+    *,
+    warns: bool = True,
+) -> Iterator[tuple[Path, manifest.Manifest]]:
+    """Every scores.json in a folder of evaluations; one that cannot be read is left out.
+
+    warns: of such a one.
+    """
     for path in sorted(folder.glob("*/scores.json")):
         try:
             scores = manifest.read(path, "scores")
         except FedcliError as error:
-            console.warn(f"left out: {error}; remove {path.parent}")
+            if warns:
+                console.warn(f"left out: {error}; remove {path.parent}")
             continue
         yield path, scores
 
@@ -184,7 +192,8 @@ def refuse_changed(run: Path) -> None:
     Raises HashError.
     """
     digest = manifest.sha256(run)
-    for path, scores in evaluations(run.parent / "scores"):
+    # without a warning, since scores that cannot be read may be made again
+    for path, scores in evaluations(run.parent / "scores", warns=False):
         if digest not in scores.parents.values():
             hint = f"restore it; or, if the run was trained again, remove {path.parent}"
             raise HashError(f"{run} has changed since {path} was made from it", hint)

@@ -49,6 +49,7 @@ class NamedRun(NamedTuple):
         return repr(sorted((name, value) for name, value in options if name not in left_out))
 
 
+NO_NAMES = "", "-", ".", ".."
 RESULTS = "*.json", "*/*.json", "*/*/*.json"  # of a run, a folder of runs and a work folder
 Key = Callable[[NamedRun], str]
 Groups = dict[str, list[NamedRun]]  # the newest first, by key
@@ -61,7 +62,7 @@ ALIKE: tuple[Key, ...] = (  # of runs that can be compared, the closest first
 def is_name(source: Source) -> bool:
     """Tell whether a text is no path: a word, and no file or folder of results here has it."""
     word = os.fspath(source)
-    is_path = word in ("", "-") or os.sep in word or word.endswith(".json")
+    is_path = word in NO_NAMES or os.sep in word or word.endswith(".json")
     return not is_path and not _is_here(Path(word))
 
 
@@ -71,7 +72,12 @@ def _is_here(path: Path) -> bool:
         return os.path.lexists(path)
     names = {*manifest.NAMES, "settings.json"}
     files = chain.from_iterable(path.glob(pattern) for pattern in RESULTS)
-    return any(file.name in names for file in files)
+    return any(file.name in names and not _is_hidden(file, path) for file in files)
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    """Tell whether a file of a folder is in a hidden one, such as an editor's."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def is_known(word: str, work: Path) -> bool:
@@ -213,6 +219,11 @@ def _named(word: str, work: Path) -> list[NamedRun]:
     for settings in last_used.unfinished(work / "runs"):
         if settings.parent.name == word:
             manifest.find(settings.parent, "run")  # says how to go on
+    if Path(word).is_dir():
+        raise FedcliError(
+            f"the folder {word} holds no result, and no run under {work} has this name",
+            "give a run's folder, or a folder of runs",
+        )
     hint = "train one with `fedcli train METHOD`"
     if runs:
         methods = {run.names[0] for run in runs}

@@ -58,7 +58,14 @@ class Plot:
         file = Path(path)
         check_suffix(file)
         outputs.refuse_sealed(file)
-        outputs.write(file, self.content(file.suffix), force=force)
+        content = self.content(file.suffix)
+        try:
+            outputs.write(file, content, force=force)
+        except FedcliError as error:
+            if error.hint != outputs.HINT:
+                raise
+            hint = "give another name, or force=True to replace it"
+            raise FedcliError(error.sentence, hint) from None
         return file
 
     def content(self, suffix: str) -> bytes:

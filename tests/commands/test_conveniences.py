@@ -259,6 +259,12 @@ def test_one_value_of_an_option_that_may_be_repeated_needs_no_list(work, monkeyp
         code, out, err = run("report", "--work", work, "--format", "csv")
         assert code == 0, err
         assert "clean accuracy" in out
+    Path("fedcli.toml").write_text('[plot]\nseries = "loss"\n', encoding="utf-8")
+    code, _, err = run("plot", "curves", "--work", work, "--out", "loss.csv")
+    assert code == 0, err
+    Path("fedcli.toml").write_text("[evaluate]\nseverity = 3\n", encoding="utf-8")
+    code, _, err = run("evaluate", "--work", work, "--corrupt", "gaussian")
+    assert code == 0, err
     Path("fedcli.toml").unlink()
 
 
@@ -270,6 +276,17 @@ def test_a_folder_without_results_hides_no_run_of_its_name(work, tmp_path, monke
     assert code == 0, err
     (Path("first") / "run.json").write_text("{}")
     assert "first/run.json is not a fedcli manifest" in run("evaluate", "first", "--work", work)[2]
+
+
+def test_a_folder_without_results_is_called_a_folder(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("hospitals/.editor").mkdir(parents=True)
+    Path("hospitals/.editor/settings.json").write_text("{}")
+    for word in ("hospitals", "."):
+        code, _, err = run("evaluate", word, "--work", work)
+        assert code == 1
+        assert "no such manifest" not in err
+    assert "the folder hospitals holds no result" in run("evaluate", "hospitals", "--work", work)[2]
 
 
 def test_options_from_a_file_and_from_variables_are_used_and_said(work, monkeypatch):

@@ -10,6 +10,7 @@ import session
 from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from nested_scores import body_of, scores_of
 from report_tables import as_text, table_cells
+from scored_runs import Y, model, scored
 
 from fedcli.comparison.cautions import small_in_sets, unreliable_groups
 from fedcli.comparison.systems import brief
@@ -189,6 +190,14 @@ def test_several_small_groups_are_one_note():
     assert result == {"9", "7"}
     assert legend(scores)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
+
+
+def test_a_metric_of_all_groups_together_that_is_marked_has_its_legend(tmp_path):
+    metric = "demographic_parity_difference_ovr_macro"
+    few = scored(tmp_path / "a", model(1, 0, y=Y[:12]), y=Y[:12], units=None)
+    text = render(rows([few], metrics=[metric], columns=[metric]), "markdown")
+    assert "33.3†" in text
+    assert "† not reliable: sex f (6 images, fewer than 30), sex m (6 images" in text
 
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):

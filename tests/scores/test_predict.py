@@ -182,6 +182,12 @@ def test_predictions_replace_none_of_the_images_also_with_force(run, work, tmp_p
     assert ended.exit_code == 2
     assert "is one of the images" in ended.stderr
     assert image.read_bytes() == content
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(content[:40])
+    ended = typed("predict", run, tmp_path, "--out", broken, "--force")
+    assert "is one of the images" in ended.stderr
+    assert broken.read_bytes() == content[:40]
+    broken.unlink()
     ended = typed("predict", run, tmp_path, "--out", tmp_path / "new.csv")
     assert ended.exit_code == 0
     ended = typed("predict", run, tmp_path, "--out", tmp_path / "new.csv", "--format", "json")

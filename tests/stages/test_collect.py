@@ -166,6 +166,7 @@ def test_lost_or_damaged_scores_of_a_whole_run_are_made_again(work, caplog, name
     assert collect.scores_of(path, EvaluateOptions()) == (scores, False)
     assert scores.read_bytes() == before
     assert "making it again" in caplog.text
+    assert "left out" not in caplog.text
 
 
 def test_scores_of_another_format_stay(work):

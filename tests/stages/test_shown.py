@@ -119,8 +119,9 @@ def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(results, tmp
     with pytest.raises(UsageError, match="is no picture that fedcli draws"):
         plot.save(tmp_path / "a.txt")
     picture.write_text("a drawing of mine")
-    with pytest.raises(FedcliError, match="is not as fedcli wrote it"):
+    with pytest.raises(FedcliError, match="is not as fedcli wrote it") as refused:
         plot.save(picture)
+    assert refused.value.hint == "give another name, or force=True to replace it"
     assert picture.read_text() == "a drawing of mine"
     plot.save(picture, force=True)
     assert picture.stat().st_size > 1000

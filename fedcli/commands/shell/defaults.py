@@ -82,10 +82,10 @@ def read(
     _end_or_warn(faults, forgiving)
     values = common | {key.replace("-", "_"): value for key, value in table.items()}
     values |= {option: os.environ[variable] for option, variable in _variables()}
-    repeated = set() if is_of_package or is_group(command) else _repeated(command)
+    repeated = set() if is_of_package else _repeated(command)
     typed: dict[str, Any] = {}
     for key, value in values.items():
-        is_one = key in repeated and isinstance(value, str)
+        is_one = key in repeated and not isinstance(value, list | dict | bool)
         typed[key] = _typed([value] if is_one else value)
     return {name: typed} if typed else {}
 
@@ -157,11 +157,8 @@ def _flags(command: Any) -> set[str]:
     """The options of a command, or of all commands of a group; not lists of arguments, whose words
     may name code.
     """
-    commands = [command]
-    if is_group(command):
-        commands = [command.get_command(None, name) for name in command.list_commands(None)]
     flags = set()
-    for each_command in commands:
+    for each_command in _commands(command):
         for parameter in each_command.params:
             if parameter.param_type_name == "option" or parameter.nargs == 1:
                 flags.add(parameter.name)
@@ -169,8 +166,22 @@ def _flags(command: Any) -> set[str]:
 
 
 def _repeated(command: Any) -> set[str]:
-    """The options of a command that may be repeated, of which one value may stand alone."""
-    return {option.name for option in command.params if getattr(option, "multiple", False)}
+    """The options of a command, or of all commands of a group, that may be repeated: one value of
+    theirs may stand alone.
+    """
+    repeated = set()
+    for each_command in _commands(command):
+        for option in each_command.params:
+            if getattr(option, "multiple", False):
+                repeated.add(option.name)
+    return repeated
+
+
+def _commands(command: Any) -> list[Any]:
+    """The commands of a group; of another command itself."""
+    if not is_group(command):
+        return [command]
+    return [command.get_command(None, name) for name in command.list_commands(None)]
 
 
 def is_group(command: Any) -> bool:

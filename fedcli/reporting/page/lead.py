@@ -284,7 +284,7 @@ def _lowest_groups(
             texts = [f"{scores[0]:.1f} %"]
         distances = console.listed([f"{gap:.1f}" for gap in gaps])
         numbers = f"{', '.join(texts)}; the gap to the best group is {distances} points"
-    if not any(gap > 0 for gap in gaps):
+    if not names or not any(gap > 0 for gap in gaps):
         lowest_groups = "no group scores lower than another in"
         unreliable = ""
     elif len(rows) == 1 and len(names) > 1:
