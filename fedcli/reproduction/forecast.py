@@ -339,8 +339,10 @@ def _planned(
     cells: Iterable[RecipeCell], sources: Sources, workplace: Place
 ) -> Iterator[PlannedTraining]:
     """The training of each cell that has data."""
-    paths = sorted(workplace.work.glob("runs/*/run.json"))
-    runs = [manifest.read(path) for path in paths]
+    runs = []
+    for path in sorted(workplace.work.glob("runs/*/run.json")):
+        with contextlib.suppress(FedcliError):  # one that cannot be read is no run that is done
+            runs.append(manifest.read(path))
     for cell in cells:
         source = sources[cell.chain]
         if isinstance(source, Path):

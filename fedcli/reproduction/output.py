@@ -3,8 +3,7 @@ report.html."""
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import fmean
@@ -71,7 +70,8 @@ def play(
                 work=workplace.work,
                 **about_cells,
             )
-            left_out = _left_out(folder, results)
+            before = _recorded(folder)
+            left_out = _left_out(folder, before, results)
             record(folder, results)
             try:
                 results = illustrate(
@@ -80,6 +80,7 @@ def play(
                     results,
                     outcomes,
                     device=workplace.devices[0],
+                    older=before.pictures if before else {},
                 )
             finally:
                 report(results)
@@ -88,17 +89,22 @@ def play(
     return outcomes
 
 
-def _left_out(folder: Path, results: Results) -> str:
-    """A sentence on rows that the folder's table has and these results do not; "" for none."""
-    try:
-        before = [row.name for row in Results.read(folder / "results.json").rows]
-    except FedcliError:  # there is none yet, or of another version
+def _recorded(folder: Path) -> Results | None:
+    """The results that a folder has; None where there are none yet, or of another version."""
+    with suppress(FedcliError):
+        return Results.read(folder / "results.json")
+    return None
+
+
+def _left_out(folder: Path, before: Results | None, results: Results) -> str:
+    """A sentence on rows that the folder's table had and these results do not; "" for none."""
+    if before is None:
         return ""
-    present_rows = {row.name for row in results.rows}
-    missing = set(before) - present_rows
+    names_before = {row.name for row in before.rows}
+    missing = names_before - {row.name for row in results.rows}
     if not missing:
         return ""
-    rows = console.counted(len(before), "row", "rows")
+    rows = console.counted(len(names_before), "row", "rows")
     return (
         f"{len(missing)} of {rows} of the table in {folder} left out of this one: the runs are "
         "kept, the same command without --only shows all"
@@ -187,6 +193,15 @@ def record(folder: Path, results: Results) -> None:
     manifest.write_text(folder / "table.tex", beside.latex(results))
 
 
+def _move_files(source: Path, folder: Path) -> None:
+    """Move files into a folder, results.json last, since it names the others; what else lies there
+    stays."""
+    sync(source)
+    files = sorted(source.iterdir(), key=lambda file: file.name == "results.json")
+    for file in files:
+        os.replace(file, folder / file.name)
+
+
 def illustrate(
     folder: Path,
     recipe: Recipe,
@@ -194,9 +209,11 @@ def illustrate(
     outcomes: list[Outcome],
     *,
     device: str,
+    older: Mapping[str, str],
 ) -> Results:
     """Add the pictures and the page to a recorded folder, and return what results.json then holds.
 
+    older: title -> name of the pictures that the folder had; those without a new one go.
     Raises FedcliError with what was written already.
     """
     undrawn = (
@@ -209,9 +226,12 @@ def illustrate(
         notes = [*results.notes, *missing]
         results = results.model_copy(update={"notes": notes, "pictures": dict(titles)})
         record(temporary, results)
-        sync(temporary)
-        shutil.rmtree(folder)
-        os.rename(temporary, folder)
+        _move_files(temporary, folder)
+    new_pictures = {name for _, name in titles}
+    for name in older.values():
+        is_ours = Path(name).name == name and name.endswith(".png")  # as a file says it
+        if is_ours and name not in new_pictures:
+            pictures.remove(folder / name)
     scores = with_tests(results, outcomes)
     if not scores:
         return results

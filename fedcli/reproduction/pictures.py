@@ -59,6 +59,12 @@ def _kinds(file: Path) -> list[Path]:
     return [file.with_suffix(suffix) for suffix in SUFFIXES]
 
 
+def remove(file: Path) -> None:
+    """Remove a picture in all of its kinds."""
+    for path in _kinds(file):
+        path.unlink(missing_ok=True)
+
+
 def _sweeps(
     recipe: Recipe, figure: RecipeFigure, results: Results, folder: Path
 ) -> list[tuple[str, str]]:

@@ -196,6 +196,8 @@ def _recipe(name: str, written: shape.WrittenRecipe, folder: Path) -> Recipe:
     recipe = Recipe.model_construct(**values)
     row_names = [row.name for row in rows]
     _check_once("row", row_names)
+    titles = [data.title or name for name, data in written.chains.items()]
+    _check_once("data set", titles)
     _check_once("column", [column.name for column in recipe.columns])
     _check_once("figure", [figure.title for figure in recipe.figures])
     one_of("reference", recipe.reference, row_names)

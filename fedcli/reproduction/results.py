@@ -16,7 +16,7 @@ from ..stages.train import resolved
 from .findings import ByColumn, Findings, marks, source_of, tests, with_derived
 from .recipe import Recipe
 from .record import FailedCell, ResultCell, ResultRow, Results
-from .shared import Outcome
+from .shared import Outcome, under
 from .tables.agreement import judged, orders
 
 
@@ -199,9 +199,8 @@ def _row(
         )
     paths = {}
     for outcome in findings.done(name):
-        path = outcome.path.resolve().relative_to(work.resolve())
         cell_name = f"{outcome.cell.data}, seed {outcome.cell.seed}"
-        paths[cell_name] = path.as_posix()
+        paths[cell_name] = under(work, outcome.path)
     warnings = sorted({run.warning for run in scores if run.warning})
     return ResultRow(
         name=name,

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -122,8 +122,7 @@ class Shared(AbstractContextManager["Shared"]):
     def end(self, outcome: Outcome) -> None:
         """Write down how a claimed cell has ended, for all processes."""
         if outcome.scores:
-            path = outcome.scores.resolve().relative_to(self.work.resolve())
-            end = {"scores": path.as_posix()}
+            end = {"scores": under(self.work, outcome.scores)}
             if self.sweep:
                 end[SWEEP] = self.sweep
         else:
@@ -144,10 +143,10 @@ class Shared(AbstractContextManager["Shared"]):
             return None
         if "failed" in end:
             return Outcome(cell, None, end["failed"], end["hint"])
-        with suppress(FedcliError):  # a path that leads out of the folder
-            scores = manifest.inside(self.work, end["scores"])
-            if scores.is_file():
-                return Outcome(cell, scores)
+        name = Path(end["scores"])
+        leads_out = name.is_absolute() or ".." in name.parts
+        if not leads_out and (self.work / name).is_file():
+            return Outcome(cell, self.work / name)
         return None
 
     def left_to_others(self, cells: Sequence[RecipeCell]) -> bool:
@@ -196,6 +195,14 @@ class Shared(AbstractContextManager["Shared"]):
 
     def _data(self, cell: RecipeCell) -> str:
         return manifest.sha256(self.data[cell])
+
+
+def under(work: Path, path: Path) -> str:
+    """A path from the work folder on. Runs may lie behind a link that leads out of it."""
+    absolute = path.absolute()
+    if absolute.is_relative_to(work.absolute()):
+        return absolute.relative_to(work.absolute()).as_posix()
+    return path.resolve().relative_to(work.resolve()).as_posix()
 
 
 @dataclass

@@ -19,6 +19,7 @@ from ..io.files import read_text, sha256, write_text
 from ..io.locks import LOCK, held, is_held
 from ..shapes import read_json
 from . import settings
+from .finished import KEPT
 
 SEALED = {"state": str, "lines": str, "models": {str: str}}
 BUSY = "add --wait to wait for it, or give another --out"
@@ -194,7 +195,8 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
     models = {}
     for model in (folder / "models").glob("*.h5"):
         if model.stem.isdecimal() and int(model.stem) <= state.round:
-            models[model.stem] = sha256(model)
+            with suppress(FileNotFoundError):  # a round that is played meanwhile may remove it
+                models[model.stem] = sha256(model)
     sealed = {
         "state": sha256(path),
         "lines": hashlib.sha256(lines).hexdigest(),
@@ -250,6 +252,10 @@ def _verify(folder: Path, sealed: dict[str, Any], round: int) -> None:
         raise HashError(f"{record} was changed since round {round} was saved", RESTORE)
     for name, digest in sealed["models"].items():
         model = manifest.inside(folder, f"models/{name}.h5")
+        # with patience, rounds after the state have removed models that no end of the run needs
+        is_old = name.isdecimal() and int(name) <= len(lines) - KEPT
+        if is_old and not model.exists():
+            continue
         if not model.is_file() or sha256(model) != digest:
             raise HashError(f"{model} was changed since round {round} was saved", RESTORE)
 

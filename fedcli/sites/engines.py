@@ -18,7 +18,7 @@ from .description import SiteError
 from .engine import Sites, SummedSites
 from .transport import export
 
-JOB = "the folder of the job's sockets, --sockets of `fedcli export`"
+JOB = "the folder of the job's sockets, --sockets of `fedcli site job`"
 WARNING = (
     "models were added by secure aggregation, which quantizes updates with random rounding: a "
     "second run gives other numbers, and losses are means over the clients"
@@ -72,7 +72,7 @@ def open_job(
             if client not in connections.open:
                 raise SiteError(
                     f"no job listens at {connections.folder / client}.sock",
-                    "start the job that `fedcli export` wrote, on this machine and with the same "
+                    "start the job that `fedcli site job` wrote, on this machine and with the same "
                     "--sockets",
                 )
         yield kind(federation, connections, timeout or None)

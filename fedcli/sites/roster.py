@@ -46,7 +46,9 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
             (folder / f"{site['client']}.json").write_bytes(file.read_bytes())
         return body
 
-    options = {"sites": digests}
+    options: dict[str, Any] = {"sites": digests}
+    if [*digests] != sorted(digests):
+        options["order"] = [*digests]
     folder = manifest.place(work, None, "site", slug, options, [])
     return manifest.stage(
         "sites",

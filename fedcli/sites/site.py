@@ -398,7 +398,8 @@ def recall(folder: Path, round: int, device: str) -> Tensors:
             f"the client's memory after round {round} is not at this site, "
             f"which has it of these rounds: {rounds}"
         )
-        raise FedcliError(sentence, "start the run again without --resume")
+        hint = "start a new run without --resume, under another --out or --name"
+        raise FedcliError(sentence, hint)
     return states.read_tensors(path, device)
 
 

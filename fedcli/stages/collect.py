@@ -112,7 +112,10 @@ def scores_of_all(paths: list[Path], options: EvaluateOptions) -> list[Path]:
 
     Raises FedcliError, HashError.
     """
-    runs = list(dict.fromkeys(paths))
+    path_by_run: dict[Path, Path] = {}
+    for path in paths:
+        path_by_run.setdefault(_manifest_of(path).resolve(), path)
+    runs = list(path_by_run.values())
     for path in runs:
         if _is_run(path) or path.name == "run.json":
             check(path, options)

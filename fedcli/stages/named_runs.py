@@ -209,7 +209,12 @@ def _named(word: str, work: Path) -> list[NamedRun]:
         key=last_used.age,
         reverse=True,
     )
-    runs = [NamedRun(path, manifest.read(path, "run")) for path in paths if path.is_file()]
+    runs = []
+    for path in filter(Path.is_file, paths):
+        try:
+            runs.append(NamedRun(path, manifest.read(path, "run")))
+        except FedcliError as error:
+            console.warn(f"left out {path.parent}: {error.sentence}")
     folded_word = folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]
     of_name = [run for run in runs if folded_word in map(folded, run.names)]

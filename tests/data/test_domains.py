@@ -11,8 +11,9 @@ from raw_folders import completed, prepare, refused
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
+from fedcli.data.partition.held_out import UNUSED
 from fedcli.data.partition.sites import domain_clients
-from fedcli.data.pool import read_pool
+from fedcli.data.pool import TRAIN, read_pool
 from fedcli.data.sources import office_caltech
 from fedcli.errors import UsageError
 from fedcli.io.hdf5 import open_hdf5
@@ -78,7 +79,7 @@ def test_a_missing_domain_or_an_unknown_class_is_refused(tmp_path):
 def test_every_client_draws_its_portion_of_one_domain_and_none_twice():
     domains = np.repeat([0, 1, 2, -1], [100, 60, 30, 7])
     y = np.zeros(len(domains), int)
-    parts = domain_clients(domains, y, 6, 0.25, np.random.default_rng(0))
+    parts = domain_clients(domains, y, 6, 0.25, np.random.default_rng(0), 3)
     expected = [25, 25, 15, 15, 7, 7]
     assert [len(part) for part in parts] == expected
     expected = [{0}, {0}, {1}, {1}, {2}, {2}]
@@ -91,7 +92,7 @@ def test_every_client_draws_its_portion_of_one_domain_and_none_twice():
 def test_a_client_that_misses_a_class_gets_one_image_of_it():
     y = np.repeat([0, 1, 2], [80, 19, 1])
     for seed in range(20):
-        for part in domain_clients(np.zeros(100, int), y, 5, 0.2, np.random.default_rng(seed)):
+        for part in domain_clients(np.zeros(100, int), y, 5, 0.2, np.random.default_rng(seed), 1):
             assert len(part) == 20
             assert set(y[part]) == {0, 1, 2}
 
@@ -99,9 +100,29 @@ def test_a_client_that_misses_a_class_gets_one_image_of_it():
 def test_a_client_of_three_images_with_one_spare_never_loses_a_class():
     y = np.repeat([0, 1, 2], 20)
     for seed in range(30):
-        parts = domain_clients(np.zeros(60, int), y, 20, 0.05, np.random.default_rng(seed))
+        parts = domain_clients(np.zeros(60, int), y, 20, 0.05, np.random.default_rng(seed), 1)
         for part in parts:
             assert sorted(y[part]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("absent", ["caltech", "webcam"])
+def test_a_domain_without_training_images_has_no_clients_and_the_others_keep_theirs(
+    sample, tmp_path, absent
+):
+    scheme = resolve("domains", {"by": ["domain"], "clients": 8, "portion": 0.5})
+    dataset = manifest.read(sample).body
+    domains = dataset["attributes"]["domain"]
+    pool = read_pool(sample.parent / "pool.h5")
+    is_absent = pool.groups["domain"] == domains.index(absent)
+    split = np.where(is_absent & (pool.split == TRAIN), UNUSED, pool.split)
+    division = scheme.divide(replace(pool, split=split), dataset, 0, 1)
+    present = [domain for domain in domains if domain != absent]
+    expected = [f"{domain}-{k}" for domain in present for k in range(2)]
+    assert [*division.train] == expected
+    for rows in (division.train, division.test):
+        for client, indices in rows.items():
+            (domain,) = {domains[index] for index in pool.groups["domain"][indices]}
+            assert client.startswith(domain)
 
 
 def test_clients_are_named_after_their_domain_and_share_its_test_images(sample, tmp_path):

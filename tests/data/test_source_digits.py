@@ -364,7 +364,7 @@ def test_fedheals_clients_draw_600_72_732_and_100_images_of_the_whole_domains():
     sizes = [60000, 7291, 73257, 10000]
     domains = np.repeat(np.arange(4), sizes)
     parts = domain_clients(
-        domains, np.arange(len(domains)) % 10, 20, 0.01, np.random.default_rng(0)
+        domains, np.arange(len(domains)) % 10, 20, 0.01, np.random.default_rng(0), 4
     )
     expected = [600] * 5 + [72] * 5 + [732] * 5 + [100] * 5
     assert [len(part) for part in parts] == expected
@@ -407,7 +407,7 @@ def test_the_real_mnist_and_usps_are_two_domains_with_fedheals_clients():
     assert counts[1, 1] == expected
     train = table[table[:, 1] == 0]
     domains = train[:, 0]
-    parts = domain_clients(domains, train[:, 2], 10, 0.01, np.random.default_rng(0))
+    parts = domain_clients(domains, train[:, 2], 10, 0.01, np.random.default_rng(0), 2)
     expected = [600] * 5 + [72] * 5
     assert [len(part) for part in parts] == expected
     usps = next(row for row in listing.rows if row.groups["domain"] == 1)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -66,10 +67,26 @@ class Processes(ExitStack):
         return os.waitstatus_to_exitcode(status), forked.texts(output)[0]
 
 
+def claim_after_both_began():
+    """Shared.claim() that waits in its first call for the first call of another process."""
+    claim = Shared.claim
+    barrier = multiprocessing.get_context("fork").Barrier(2)
+    has_waited = []
+
+    def waiting(self, cell):
+        if not has_waited:
+            barrier.wait(120)
+            has_waited.append(True)
+        return claim(self, cell)
+
+    return waiting
+
+
 @pytest.mark.long
 def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no_page, monkeypatch):
     monkeypatch.setattr(jobs, "POLL", 0.05)
-    with Processes() as processes:
+    with monkeypatch.context() as while_both_run, Processes() as processes:
+        while_both_run.setattr(Shared, "claim", claim_after_both_began())
         both = [processes.start(f"{LINE} w") for _ in range(2)]
         ended = [processes.end(*process) for process in both]
     result = [code for code, _ in ended]
@@ -87,7 +104,12 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no
     assert table("w") == table("alone")
     assert not Path("w/cells/held").exists()
     before = table("w")
+    note = Path("w/reproduce/tiny-smoke/note.txt")
+    note.write_text("mine")
+    Path("w/runs").rename("elsewhere")
+    Path("w/runs").symlink_to(Path("elsewhere").absolute())
     again = CliRunner().invoke(app, [*LINE.split()[1:], "w"])
+    assert note.read_text() == "mine"
     assert again.exit_code == 0
     assert again.stderr.count("(was done already)") == 3
     assert table("w") == before

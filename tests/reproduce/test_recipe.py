@@ -190,6 +190,9 @@ MISTAKES = {
     ): "row 'FedISM+': data 'nose' is unknown|did you mean 'noise'?",
     ('data = ["noise"]\n', ""): "row 'FedISM+' changes the corruption of plain, which has none",
     ("[0.5, 1]", "[1, 1]"): "two rows are named 'FedISM+, q=1'",
+    ('title = "Noise"', 'title = "plain"'): (
+        "two data sets are named 'plain'|give each data set its own name"
+    ),
     ('"set.q"', '"q"'): "row 'FedISM+': vary 'q' names no key",
     ('data = "plain"\n', ""): "column 'accuracy' does not say which data it is about",
     (

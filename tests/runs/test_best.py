@@ -1,6 +1,7 @@
 """The model that is best on the clients' validation parts: which it is, and that no stop changes it."""
 
 import json
+import shutil
 from dataclasses import replace
 from functools import cache
 
@@ -176,6 +177,29 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(
         train(data, asked("fedbn", patience=1), work=tmp_path, out=out, checkpoint_every=1)
     monkeypatch.undo()
     again = train(data, asked("fedbn", patience=1), work=tmp_path, out=out, resume=True)
+    assert results(again.parent) == results(early.parent)
+
+
+def test_a_run_with_patience_goes_on_from_a_state_whose_models_later_rounds_removed(
+    tmp_path, data, whole, monkeypatch
+):
+    patient = asked("fedbn", patience=6)
+    early = train(data, patient, work=tmp_path, out=tmp_path / "runs" / "early")
+    out = tmp_path / "runs" / "cut"
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(3))
+    with pytest.raises(Interrupted):
+        train(data, patient, work=tmp_path, out=out, checkpoint_every=1)
+    monkeypatch.undo()
+    saved = tmp_path / "saved"
+    shutil.copytree(out / "state", saved)
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(7))
+    with pytest.raises(Interrupted):
+        train(data, patient, work=tmp_path, out=out, resume=True)
+    monkeypatch.undo()
+    assert not (out / "models" / "00001.h5").exists()
+    shutil.rmtree(out / "state")  # as if the process had been killed before a later one was saved
+    saved.rename(out / "state")
+    again = train(data, patient, work=tmp_path, out=out, resume=True)
     assert results(again.parent) == results(early.parent)
 
 

@@ -246,6 +246,14 @@ def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
             train(source, configuration, work=tmp_path, engine=engine)
 
 
+def test_the_order_of_the_sites_is_that_of_the_roster_whatever_was_gathered_before(data, tmp_path):
+    files = descriptions(data, tmp_path / "described")
+    for order in (files, files[::-1]):
+        described = gathered(order, tmp_path)
+        clients = [entry["client"] for entry in manifest.read(described).body["roster"]]
+        assert clients == [file.stem for file in order]
+
+
 def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_path):
     north, south, *_ = descriptions(data, tmp_path / "described")
     with pytest.raises(SiteError, match="two sites are called north"):

@@ -106,7 +106,9 @@ def test_scores_are_taken_as_they_are(work):
 def test_a_run_that_is_given_twice_is_scored_once(work, caplog):
     caplog.set_level("INFO", "fedcli")
     path = run_path(work, "fedavg")
-    scores = collect.scores_of_all([path, path], EvaluateOptions())
+    other_spelling = path.parent / ".." / path.parent.name
+    paths = [path, path, path.parent, other_spelling]
+    scores = collect.scores_of_all(paths, EvaluateOptions())
     assert len(scores) == 1
     assert "already" not in caplog.text
 

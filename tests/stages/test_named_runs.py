@@ -101,6 +101,16 @@ def test_a_name_that_no_run_has_is_no_path_either(work_and_runs, tmp_path):
     assert named_runs.is_known("prox", work)
 
 
+def test_a_run_that_cannot_be_read_keeps_no_other_from_its_name(work_and_runs, capsys):
+    work, runs = work_and_runs
+    damaged = work / "runs" / "damaged" / "run.json"
+    damaged.parent.mkdir()
+    damaged.write_text("{")
+    assert named_runs.newest("ism", work) == runs["ism"]
+    assert f"left out {damaged.parent}" in capsys.readouterr().err
+    shutil.rmtree(damaged.parent)
+
+
 def test_an_unfinished_run_is_named_as_such_and_not_another(work_and_runs):
     work, _ = work_and_runs
     folder = work / "runs" / "a2"

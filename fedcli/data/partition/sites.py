@@ -235,15 +235,22 @@ class Domains(Counted):
 
     def assign(self, images: Images) -> Parts:
         self.check_room(images)
-        sites, _ = known_sites(images, self.by)
+        domain_by_image, domains = known_sites(images, self.by)
         parts = domain_clients(
-            sites,
+            domain_by_image,
             images.y,
             self.clients,
             self.portion,
             images.rng,
+            len(domains),
         )
-        return dict(zip(self._domain_by_client(images.attributes), parts, strict=True))
+        domain_by_client = self._domain_by_client(images.attributes)
+        with_images = {domains[index] for index in np.unique(domain_by_image) if index >= 0}
+        rows = {}
+        for (client, domain), part in zip(domain_by_client.items(), parts, strict=True):
+            if domain in with_images:
+                rows[client] = part
+        return rows
 
     def divide(
         self,
@@ -252,9 +259,10 @@ class Domains(Counted):
         seed: int,
         minimum: int,
     ) -> Division:
+        division = super().divide(pool, dataset, seed, minimum)
         domain_by_client = self._domain_by_client(dataset["attributes"])
-        test = _test_rows(pool, dataset, self.by, domain_by_client)
-        return replace(super().divide(pool, dataset, seed, minimum), test=test)
+        domains = {client: domain_by_client[client] for client in division.train}
+        return replace(division, test=_test_rows(pool, dataset, self.by, domains))
 
     def _domain_by_client(self, attributes: Values) -> dict[str, str]:
         domains = attributes[self.by[0]]
@@ -349,13 +357,13 @@ def domain_clients(
     clients: int,
     portion: float,
     rng: np.random.Generator,
+    count: int,
 ) -> list[ndarray]:
-    """clients / D clients per domain, in the domains' order, each with int(portion * images of the
-    domain).
+    """clients / count clients per domain, in the domains' order, each with int(portion * images of
+    the domain).
 
-    domains: int [N], -1 (unknown) goes to nobody.
+    domains: int [N] below count, -1 (unknown) goes to nobody.
     """
-    count = int(domains.max()) + 1
     parts = []
     for domain in range(count):
         rows = rng.permutation(np.flatnonzero(domains == domain))
