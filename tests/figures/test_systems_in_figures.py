@@ -1,5 +1,6 @@
 """Images of a system as figures see them, and which figures of which systems a report draws."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from pandas import DataFrame
 from scored_runs import heal, model, scored
 
+from fedcli.comparison.systems import BEST, LAST, LAST5
 from fedcli.errors import UsageError
 from fedcli.figures import report
 from fedcli.figures.drawing import ALL, OF_ALL
@@ -150,6 +152,20 @@ def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
     with pytest.raises(NothingToDraw) as refusal:
         forest.frame(systems, metric="hamming_accuracy")
     assert "on any images" in refusal.value.sentence
+
+
+ROUNDS = [
+    (LAST5, "Mean of the last rounds, with its 95 % interval over the test patients"),
+    (LAST, "Score of the last round."),  # these runs have no intervals of it
+    (BEST, "Score of the round that validation images chose."),
+]
+
+
+@pytest.mark.parametrize(("at", "words"), ROUNDS)
+def test_the_caption_of_a_forest_names_its_rounds_and_intervals_that_are_there(systems, at, words):
+    frame = forest.frame([replace(system, at=at) for system in systems], metric="accuracy")
+    assert frame.attrs["caption"].startswith(words)
+    assert ("interval" in frame.attrs["caption"]) == frame["low"].notna().any()
 
 
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
