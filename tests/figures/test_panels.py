@@ -600,9 +600,13 @@ def test_the_caption_says_what_is_left_out(by, classes, limits):
     assert limits in caption
 
 
-def test_the_caption_says_that_groups_are_left_out_and_patients_unknown():
-    groupings = {"site": (np.arange(9), [f"s{number}" for number in range(9)])}
+@pytest.mark.parametrize(
+    ("group_of", "is_limited"), [(range(8), True), (range(-1, 7), False), (range(7), False)]
+)
+def test_the_caption_says_that_groups_are_left_out_and_patients_unknown(group_of, is_limited):
+    names = [f"s{number}" for number in range(9)]
+    groupings = {"site": (np.array(group_of), names)}
     images = SimpleNamespace(classes=["a", "b"], groupings=groupings, by_patient=False)
     caption = answers._caption(answers.KINDS[0], images, "site")
-    assert "Shown are the 7 largest groups." in caption
+    assert ("Shown are the 7 largest groups." in caption) == is_limited
     assert "of the images, as no patients are known, of each group." in caption
