@@ -23,9 +23,9 @@ NETWORKS = {  # of libraries, and one's own
 }
 OWN_METRIC = {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}
 BETWEEN_GROUPS = {  # what tables show of every metric, and limits take
-    "gap": "the best group's score minus the worst group's: shown by `fedcli report --by sex`, "
-    "limited by --fail-if 'gap(sex) > 5'",
-    "worst": "the lowest score of a group: shown by `fedcli report --by sex`, "
+    "gap": "the distance between the best group's score and the worst's: shown by "
+    "`fedcli report --by sex`, limited by --fail-if 'gap(sex) > 5'",
+    "worst": "the score of the group that fares worst: shown by `fedcli report --by sex`, "
     "limited by --fail-if 'worst(sex) < 60'",
 }
 

@@ -30,15 +30,35 @@ def of_manifest(path: Path) -> Counts:
     hospital.
     """
     body = manifest.read(path).body
-    pool, rows_by_client, test_rows = holdings(path)
+    pool, rows = _held(path)
     for name, values in body["attributes"].items():
         column = pool.groups.get(name)
         if column is None or column.max(initial=-1) >= len(values):
             sentence = f"{path}: its values of {name!r} differ from the pool's images"
             raise FedcliError(sentence, "make it again")
+    return counted(pool, rows, body)
+
+
+def totals(path: Path) -> dict[str, dict[str, int]]:
+    """The images of each client and part, without empty parts: client -> part -> images.
+
+    Where an image may have several labels or none, the counts of the labels do not add up to them.
+    """
+    _, rows = _held(path)
+    images: dict[str, dict[str, int]] = {}
+    for client, parts in rows.items():
+        images[client] = {
+            part: len(part_rows) for part, part_rows in parts.items() if len(part_rows)
+        }
+    return images
+
+
+def _held(path: Path) -> tuple[Pool, Rows]:
+    """The pool, and the rows of each client's parts; those of `all` hold the whole test part."""
+    pool, rows_by_client, test_rows = holdings(path)
     rows = dict(rows_by_client)
     rows[ALL] = {**rows.get(ALL, {}), "test": test_rows}
-    return counted(pool, rows, body)
+    return pool, rows
 
 
 def counted(pool: Pool, rows: Rows, body: manifest.Body) -> Counts:

@@ -29,6 +29,7 @@ from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw
 
+LARGEST = f"the {MOST_LINES} largest groups"
 By = Annotated[str, "an attribute, whose groups are shown next to all images, or client"]
 VERSION = "of the test images: clean or corrupted"
 LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
@@ -244,6 +245,20 @@ class System:
         by_size = sorted(names, key=lambda name: -size_of[name])
         largest = by_size[:MOST_CLASSES]
         return [name for name in names if name in largest and size_of[name]]
+
+
+def has_more_groups(images: AnsweredImages, attribute: str) -> bool:
+    """Tell whether an attribute has groups with images that AnsweredImages.members() leaves out."""
+    if not attribute:
+        return False
+    group_of, _ = images.groupings[attribute]
+    groups = np.unique(group_of[group_of >= 0])
+    return len(groups) > MOST_LINES
+
+
+def largest_alone(images: AnsweredImages, attribute: str) -> str:
+    """The end of a caption: that smaller groups are left out; "" where all are shown."""
+    return f" Shown are {LARGEST}." if has_more_groups(images, attribute) else ""
 
 
 def shared_attributes(systems: Sequence[System]) -> list[str]:

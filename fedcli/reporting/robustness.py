@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..comparison.systems import LAST, grouped
+from ..comparison.systems import BEST, LAST, grouped
 from ..data.corruption.kinds import in_words
 from ..scores.parts import Number
 from .rows import Rows, SystemRow, base_of, systems_of
@@ -33,6 +33,10 @@ LEGEND = (
 )
 LEFT_OUT = " {reference} loses nothing under {kinds}, which the relative mCE leaves out."
 ALONE = "{error}, in %: 1 - {metric}, mean over severity {severities}."
+NOT_OF_BEST = (
+    " Means over the last five rounds: the round that validation chose is not scored under these "
+    "corruptions."
+)
 
 Errors = Mapping[str, Sequence[float]]  # kind -> of each severity
 
@@ -159,6 +163,7 @@ def tables(rows: Rows, reference: str = "") -> Iterator[ReportTable]:
     """
     for alike, chosen in _scored(rows, reference):
         levels = _shared_levels(alike)
+        rounds = NOT_OF_BEST if alike[0].at == BEST else ""
         for metric, error in METRICS.items():
             base, by_name = of_systems(alike, chosen, metric)
             if not by_name:
@@ -173,10 +178,11 @@ def tables(rows: Rows, reference: str = "") -> Iterator[ReportTable]:
             if len(by_name) > 1:
                 title = f"Mean corruption error relative to {base}: {error}"
                 legend = LEGEND.format(**words) + _left_out(base, by_name, levels)
+                legend += rounds
                 yield _summary(title, by_name, legend)
             if metric == next(iter(METRICS)):
                 title = f"{words['error']} by corruption"
-                yield _by_kind(title, by_name, ALONE.format(**words))
+                yield _by_kind(title, by_name, ALONE.format(**words) + rounds)
 
 
 def _scored(rows: Rows, reference: str) -> Iterator[tuple[list[SystemRow], str]]:

@@ -53,8 +53,8 @@ MODELS_ALONE = (
 )
 UNTESTED = "{mark}: the best of the column{among}, not tested."
 GROUPS = {
-    "worst": "worst: the group that scores lowest",
-    "gap": "gap: the best group minus the worst",
+    "worst": "worst: the group that fares worst",
+    "gap": "gap: the distance between the best and the worst group",
     "ES-AUC": "ES-AUC: AUC divided by one plus the sum of its distances to the groups' AUCs",
 }
 BETWEEN_GROUPS = "Between groups of the clean images"

@@ -43,6 +43,11 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tm
         of_client = counts["class"][client["client"]]
         assert list(of_client["train"].values()) == client["class_counts"]
         assert sum(counts["sex"][client["client"]]["val"].values()) == client["val"] > 0
+    totals = image_counts.totals(partition.path)
+    for client in partition.body["roster"]:
+        expected = {"train": client["train"], "val": client["val"]}
+        assert totals[client["client"]] == expected
+    assert totals["all"] == {"test": dataset.body["split"]["test"]}
     result = counts["sex"]["all"]["test"]["female"]
     assert result == women.sum()
 

@@ -11,6 +11,7 @@ import torch
 from fedcli.data.quality import BINS, MEASURES
 from fedcli.errors import FedcliError
 from fedcli.figures import series, trained
+from fedcli.figures import system as system_module
 from fedcli.figures.figure import NothingToDraw
 from fedcli.figures.kinds import (
     adapters,
@@ -120,6 +121,14 @@ def test_every_pair_of_classes_has_its_images_of_each_group():
     assert whole["ill"].to_dict() == {"well": 1, "ill": 1}
     assert counted["f"].sum() == counted["m"].sum() == 2
     assert counted["m", "ill", "well"] == 1
+
+
+def test_the_caption_of_confusions_says_where_groups_are_left_out(monkeypatch):
+    caption = confusion.frame(system_of(answered()), by="sex").attrs["caption"]
+    assert "largest groups" not in caption
+    monkeypatch.setattr(system_module, "MOST_LINES", 1)
+    caption = confusion.frame(system_of(answered()), by="sex").attrs["caption"]
+    assert f"Shown are {system_module.LARGEST}." in caption
 
 
 def test_images_of_several_labels_have_no_confusion_matrix():
@@ -277,6 +286,14 @@ def test_the_shares_of_a_hospital_are_of_its_own_images(source, places, monkeypa
     with_images = table[table["share"] > 0]
     shares = with_images.groupby("site")["share"].first()
     assert shares.to_dict() == {"north": 25.0, "south": 50.0}
+
+
+def test_hospitals_without_a_histogram_are_said_to_be_left_out(source, places, monkeypatch):
+    of_sites = measured({f"h{number}": 1 for number in range(8)}, range(8))
+    monkeypatch.setattr(quality.quality_by_site, "of_manifest", lambda source, by: of_sites)
+    table = quality.frame(source)
+    assert table["site"].nunique() == 7
+    assert "Histograms are of the first 7 of 8." in table.attrs["caption"]
 
 
 def test_the_lowest_and_the_highest_image_of_a_measure_are_shown(source, places, monkeypatch):

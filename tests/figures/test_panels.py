@@ -140,12 +140,12 @@ def test_a_crowd_with_corrupted_clients_has_two_medians():
 BARS = overall_and_worst.BARS
 
 
-def pairs(*points, systems=None, names=None):
+def pairs(*points, systems=None, names=None, metric="accuracy"):
     lines = []
     for place, (overall, worst) in enumerate(points):
         name = names[place] if names else f"S{place}"
         lines.append(("sex", name, place, overall, worst))
-    return overall_and_worst.of_pairs(lines, "accuracy", systems or len(points), 100)
+    return overall_and_worst.of_pairs(lines, metric, systems or len(points), 100)
 
 
 def test_the_front_is_joined_and_each_system_is_numbered():
@@ -158,6 +158,11 @@ def test_the_front_is_joined_and_each_system_is_numbered():
     assert texts_of(axes.texts) == ["1", "2", "3"]
     assert list(picture.legend) == ["1 S0", "2 S1", "3 S2"]
     assert axes.get_xlabel() == "accuracy, all images (%)"
+
+
+def test_the_front_of_a_metric_that_is_better_when_low_has_the_lowest_points():
+    table = pairs((5, 6), (20, 30), (4, 7), metric="calibration_error_top_label")
+    assert table["front"].tolist() == [True, False, True]
 
 
 def test_points_that_lie_together_share_a_label():
@@ -182,6 +187,9 @@ def test_intervals_are_bars_both_ways_and_are_explained():
     line = ("sex", "S0", 0, 80.0, 60.0, 75.0, 85.0, 50.0, 70.0)
     table = overall_and_worst.of_pairs([line], "accuracy", 1, 100)
     assert "Bars: 95 % bootstrap intervals" in table.attrs["caption"]
+    assert "so its bar lies too low" in table.attrs["caption"]
+    of_errors = overall_and_worst.of_pairs([line], "calibration_error_top_label", 1, 100)
+    assert "so its bar lies too high" in of_errors.attrs["caption"]
     picture = overall_and_worst.draw(table)
     axes = axes_of(picture)["by sex"]
     across, down = [bar.get_segments()[0].tolist() for bar in axes.collections]
@@ -600,9 +608,13 @@ def test_the_caption_says_what_is_left_out(by, classes, limits):
     assert limits in caption
 
 
-def test_the_caption_says_that_groups_are_left_out_and_patients_unknown():
-    groupings = {"site": (np.arange(9), [f"s{number}" for number in range(9)])}
+@pytest.mark.parametrize(
+    ("group_of", "is_limited"), [(range(8), True), (range(-1, 7), False), (range(7), False)]
+)
+def test_the_caption_says_that_groups_are_left_out_and_patients_unknown(group_of, is_limited):
+    names = [f"s{number}" for number in range(9)]
+    groupings = {"site": (np.array(group_of), names)}
     images = SimpleNamespace(classes=["a", "b"], groupings=groupings, by_patient=False)
     caption = answers._caption(answers.KINDS[0], images, "site")
-    assert "Shown are the 7 largest groups." in caption
+    assert ("Shown are the 7 largest groups." in caption) == is_limited
     assert "of the images, as no patients are known, of each group." in caption

@@ -1,5 +1,6 @@
 """Images of a system as figures see them, and which figures of which systems a report draws."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 from pandas import DataFrame
 from scored_runs import heal, model, scored
 
+from fedcli.comparison.systems import BEST, LAST, LAST5
 from fedcli.errors import UsageError
 from fedcli.figures import report
 from fedcli.figures.drawing import ALL, OF_ALL
 from fedcli.figures.figure import Figure, NothingToDraw, numbers
 from fedcli.figures.kinds import FIGURES, find, forest, severities
-from fedcli.figures.system import AnsweredImages
+from fedcli.figures.system import AnsweredImages, largest_alone
 from fedcli.reporting.rows import compared, rows
 
 GROUP_OF = np.array([0, 1, 1, 2, 2, 2, -1])
@@ -64,6 +66,14 @@ def test_of_many_groups_the_seven_largest_are_shown_in_their_order():
     assert result == expected
     result = [position for _, position, _ in members]
     assert result == list(range(7))
+
+
+@pytest.mark.parametrize(("count", "words"), [(7, ""), (8, " Shown are the 7 largest groups.")])
+def test_a_caption_says_where_small_groups_are_left_out(count, words):
+    group_of = np.arange(-1, count)  # one image is of an unknown group
+    names = [f"g{number}" for number in range(count)]
+    assert largest_alone(images(names, group_of), "sex") == words
+    assert largest_alone(images(names, group_of), "") == ""
 
 
 def test_a_part_is_of_the_images_of_a_group_for_one_class():
@@ -152,6 +162,20 @@ def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
     assert "on any images" in refusal.value.sentence
 
 
+ROUNDS = [
+    (LAST5, "Mean of the last rounds, with its 95 % interval over the test patients"),
+    (LAST, "Score of the last round."),  # these runs have no intervals of it
+    (BEST, "Score of the round that validation images chose."),
+]
+
+
+@pytest.mark.parametrize(("at", "words"), ROUNDS)
+def test_the_caption_of_a_forest_names_its_rounds_and_intervals_that_are_there(systems, at, words):
+    frame = forest.frame([replace(system, at=at) for system in systems], metric="accuracy")
+    assert frame.attrs["caption"].startswith(words)
+    assert ("interval" in frame.attrs["caption"]) == frame["low"].notna().any()
+
+
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
     monkeypatch.setattr(forest, "MOST_SYSTEMS", 1)
     frame = forest.frame(systems, metric="accuracy")
@@ -204,6 +228,15 @@ def test_severities_are_in_rising_order_after_the_clean_images():
     assert result == expected
     assert frame.attrs["title"] == "accuracy by severity and sex: FedAvg"
     assert frame.attrs["caption"].endswith("n = 60 images.")
+
+
+def test_severities_of_more_groups_than_are_shown_say_so(monkeypatch):
+    monkeypatch.setattr(severities, "MOST_LINES", 1)
+    system = stand_in()
+    system.scores.members = lambda by: {"f": None, "m": None}
+    caption = severities.frame(system, by="sex").attrs["caption"]
+    assert "Shown are the first 1 of 2 groups." in caption
+    assert "Shown are" not in severities.frame(stand_in(), by="sex").attrs["caption"]
 
 
 def test_without_an_attribute_severities_are_of_all_images_alone():

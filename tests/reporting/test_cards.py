@@ -26,8 +26,8 @@ COUNTS = {  # items with material, and half
     "CLAIM 2024": (13, 10),
     "EU AI Act": (4, 7),
     "FUTURE-AI": (5, 4),
-    "STARD-AI": (8, 7),
-    "TRIPOD+AI": (15, 6),
+    "STARD-AI": (8, 6),
+    "TRIPOD+AI": (14, 7),
 }
 
 
@@ -123,6 +123,21 @@ def test_parts_that_share_patients_are_counted_and_no_material(run, row):
     assert item["without"] == ["that parts share nothing"]
     values = {answer["field"]: answer["value"] for answer in item["answers"]}
     assert json.loads(values["body.shared_patients"]) == shared
+
+
+def test_thresholds_are_material_only_where_some_were_chosen():
+    fields = [["thresholds", ["scores:body.clinical.classes.*.*.operating"]], ["why these", []]]
+
+    def item(*operating):
+        classes = {"ill": {"clean": {"operating": list(operating)}}, "well": {}}
+        content = {"body": {"clinical": {"validation": 0, "classes": classes}}}
+        return evidence._item("12a", "", fields, {"scores": ("a/scores.json", "0" * 64, content)})
+
+    assert item()["state"] == evidence.PERSON
+    chosen = item({"rule": "youden", "thresholds": {"": 0.4}})
+    assert chosen["state"] == evidence.HALF
+    (answer,) = chosen["answers"]
+    assert json.loads(answer["value"])["ill"]["clean"][0]["thresholds"] == {"": 0.4}
 
 
 @pytest.mark.parametrize("number", ["10", "23", "27", "36", "39"])

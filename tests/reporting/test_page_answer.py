@@ -250,6 +250,18 @@ def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_
     assert picture.width == 2 * picture.height
 
 
+def test_the_legend_of_errors_names_the_groups_and_runs_that_are_shown(lines, monkeypatch):
+    errors, *_ = images.section(lines).panels
+    assert errors.legend.startswith("The test images of each group that")
+    assert images.FIRST_RUNS not in errors.legend
+    monkeypatch.setattr(images, "has_more_groups", lambda *_: True)
+    (run,) = lines[0].scored
+    several = replace(lines[0], scored=[run, run])
+    errors, *_ = images.section([several, lines[1]]).panels
+    assert errors.legend.startswith("The test images of the 7 largest groups that")
+    assert images.FIRST_RUNS in errors.legend
+
+
 def test_heads_that_share_what_stands_over_them_have_two_lines():
     columns = [
         Column("method"),

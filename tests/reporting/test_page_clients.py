@@ -72,6 +72,19 @@ def test_a_gap_that_is_smaller_as_no_group_gained_is_no_best():
     assert result == [False, False]
 
 
+@pytest.mark.parametrize(
+    ("group", "gap", "is_gain"),
+    [(0.08, 0.01, True), (0.31, 0.01, False)],
+)
+def test_the_gap_of_an_error_that_falls_in_a_group_is_a_gain(group, gap, is_gain):
+    where = Where("clean", metric="calibration_error_top_label", group="f")
+    names = {"f": where, "gap": where._replace(group="", measure="gap")}
+    rows = [system(f=0.3, gap=0.1), system("FedProx", f=group, gap=gap)]
+    (table,) = subgroups._by_system("Error", rows, names, {}, "", [set(), set()])
+    result = [row[2].best for row in table.rows]
+    assert result == [False, is_gain]
+
+
 def test_a_number_that_a_small_group_decides_is_no_best():
     rows = system(f=0.7), system("FedProx", f=0.8)
     (table,) = by_system(*rows, doubtful={"f"})

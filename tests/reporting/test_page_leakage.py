@@ -197,6 +197,16 @@ def test_an_attack_no_better_than_chance_is_said_to_be_so():
     )
 
 
+def test_held_out_images_that_are_taken_for_training_images_are_said_to_differ():
+    """So it may be where the held-out images are of other hospitals."""
+    numbers = {"auc": share(0.3, 0.2, 0.4)}
+    sentence = leakage._membership(numbers)
+    assert sentence == (
+        "training images differ from held-out ones, which the attack takes for training images "
+        "more often, AUC 30.0 (20.0 to 40.0)"
+    )
+
+
 def test_an_older_audit_of_hospitals_says_that_it_is():
     row = {name: value for name, value in HOSPITAL.items() if name != "within"}
     sentence = leakage._hospital(row)

@@ -16,6 +16,11 @@ SEX = {
     "west": {"train": {"f": 5, "m": 15}},
     "all": {"test": {"f": 8, "m": 12}},
 }
+TOTALS = {
+    "east": {"train": {provenance.TOTAL: 40}},
+    "west": {"train": {provenance.TOTAL: 20}},
+    "all": {"test": {provenance.TOTAL: 20}},
+}
 CLASSES = {
     "east": {"train": {"well": 25, "ill": 15}},
     "west": {"train": {"well": 10, "ill": 10}},
@@ -36,7 +41,7 @@ def table_of(monkeypatch):
 
 
 def test_table_1_has_counts_and_shares_of_each_column(table_of):
-    table = table_of(**{image_counts.CLASS: CLASSES, "sex": SEX})
+    table = table_of(**{provenance.TOTAL: TOTALS, image_counts.CLASS: CLASSES, "sex": SEX})
     assert [column.title for column in table.columns] == [
         "images",
         "east, train",
@@ -52,6 +57,32 @@ def test_table_1_has_counts_and_shares_of_each_column(table_of):
     ]
     assert texts(table) == expected
     assert table.legend == provenance.TABLE_ONE
+
+
+def test_images_of_several_labels_or_none_count_once(table_of):
+    """Four images: two with the labels a and b, one with a, one with none."""
+    several = {"east": {"train": {"a": 3, "b": 2}}}
+    sex = {"east": {"train": {"f": 3, "m": 1}}}
+    totals = {"east": {"train": {provenance.TOTAL: 4}}}
+    table = table_of(**{provenance.TOTAL: totals, image_counts.CLASS: several, "sex": sex})
+    expected = [
+        ["all", "4"],
+        ["class: a", "3 (75.0)"],
+        ["class: b", "2 (50.0)"],
+        ["sex: f", "3 (75.0)"],
+        ["sex: m", "1 (25.0)"],
+    ]
+    assert texts(table) == expected
+
+
+def test_the_total_of_a_partition_is_its_number_of_images(monkeypatch):
+    counts = {image_counts.CLASS: {"east": {"train": {"a": 3, "b": 2}}}}
+    monkeypatch.setattr(manifest, "parent", lambda path, *kinds: Path(kinds[0]))
+    monkeypatch.setattr(image_counts, "of_manifest", lambda path: counts)
+    monkeypatch.setattr(image_counts, "totals", lambda path: {"east": {"train": 4}})
+    result = provenance._images_by_client(Path("run.json"))
+    totals = {"east": {"train": {provenance.TOTAL: 4}}}
+    assert result == {provenance.TOTAL: totals, **counts}
 
 
 def test_a_hidden_count_is_marked_and_explained(table_of):
@@ -77,8 +108,7 @@ def test_many_clients_have_one_column_and_a_hidden_count_hides_the_sum():
 
 
 def test_a_column_without_images_has_a_dash():
-    assert provenance._cell({"f": 0}, "f", None).text == "-"
-    assert provenance._cell({"f": 3, "m": 1}, "f", None).text == "3 (75.0)"
+    assert provenance._cell({"f": 0}, "f", 0).text == "-"
     assert provenance._cell({"f": 3, "m": 1}, "f", 12).text == "3 (25.0)"
 
 

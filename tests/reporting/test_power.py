@@ -36,3 +36,11 @@ def test_the_smallest_gap_is_that_of_fleiss():
     assert smallest_gap(50, 200, 0.8) == expected
     assert smallest_gap(1, 200, 0.8) is None
     assert smallest_gap(0, 9, 0.8) is None
+
+
+def test_a_gap_that_no_other_share_can_have_is_none():
+    """Of three patients and three it would be 91 points, and of 80 % the other group is 80 off at most."""
+    assert smallest_gap(3, 3, 0.8) is None
+    assert smallest_gap(4, 3, 0.8) is None
+    assert smallest_gap(4, 4, 0.8) == pytest.approx(0.7924, abs=1e-4)
+    assert smallest_gap(4, 4, 0.2) == pytest.approx(smallest_gap(4, 4, 0.8))

@@ -49,8 +49,16 @@ class Images(SimpleNamespace):
 
 
 @pytest.fixture
-def scored(monkeypatch):
-    """Answers that are wrong about the images of lowest contrast alone; men have the sharper half."""
+def scored(scored_by):
+    """The scores by quarters of a contrast that no two images share."""
+    return scored_by(np.arange(COUNT))
+
+
+@pytest.fixture
+def scored_by(monkeypatch):
+    """The scores by quarters of these contrasts. Answers are wrong about the first images alone; men
+    are the second half.
+    """
     y = np.arange(COUNT) % 2
     answers = np.eye(2)[y]
     answers[: COUNT // 4] = answers[: COUNT // 4, ::-1]
@@ -63,12 +71,16 @@ def scored(monkeypatch):
         counted=False,
     )
     quality = np.zeros((COUNT, len(MEASURES)))
-    quality[:, NAMES.index("contrast")] = np.arange(COUNT)
     monkeypatch.setattr(by_quality, "predicted", lambda path: images)
     monkeypatch.setattr(by_quality, "_values", lambda row, images: quality)
     scores = SimpleNamespace(groups=["sex"], usual=("accuracy", "auc_ovo_macro"), noun="patient")
     row = SimpleNamespace(name="FedAvg", paths=["one", "two"], scores=scores)
-    return by_quality._Scored(row, CONTRAST)
+
+    def scored(contrast):
+        quality[:, NAMES.index("contrast")] = contrast
+        return by_quality._Scored(row, CONTRAST)
+
+    return scored
 
 
 def test_the_answers_of_all_runs_on_the_same_images_count(scored):
@@ -109,6 +121,39 @@ def test_the_section_says_lowest_and_highest_quarter(scored, monkeypatch):
     assert section.text == [
         "Accuracy is 0.0† % in the lowest quarter of contrast and 100.0† % in the highest quarter"
     ]
+
+
+def sentences(scored, monkeypatch):
+    monkeypatch.setattr(by_quality._Scored, "gaps", lambda scored, metric: [])
+    return by_quality.section([scored.row], "contrast", ["accuracy"]).text
+
+
+def test_a_sentence_names_the_last_quarter_with_images(scored_by, monkeypatch):
+    """48 of 80 images share the largest value, which is that of the second quarter, too."""
+    scored = scored_by(np.minimum(np.arange(COUNT), 32))
+    assert scored.fall("accuracy").rows[-1][0].text == "second: 20 to 32"
+    assert sentences(scored, monkeypatch) == [
+        "Accuracy is 0.0† % in the lowest quarter of contrast and 100.0 % in the second"
+    ]
+
+
+def test_a_measure_that_all_images_share_has_no_sentence(scored_by, monkeypatch):
+    scored = scored_by(1)
+    assert len(scored.fall("accuracy").rows) == 1
+    assert sentences(scored, monkeypatch) == []
+
+
+def test_a_score_that_needs_every_class_is_in_doubt_without_one(scored):
+    """Forty images of the class 0 and ten of the class 1, but none of the class 2."""
+    y = np.repeat([0, 1, 2], [40, 10, 30])
+    scored.images.y = y
+    scored.answers = [np.eye(3)[y]]
+    members = y < 2
+    assert scored._cell(members, "balanced_accuracy").doubtful
+    assert not scored._cell(members, "accuracy").doubtful
+    assert not scored._cell(np.full(COUNT, True), "balanced_accuracy").doubtful
+    scored.missing = {2}  # of all images, too
+    assert not scored._cell(members, "balanced_accuracy").doubtful
 
 
 def test_gaps_have_a_table_and_several_systems_their_names(scored, monkeypatch):

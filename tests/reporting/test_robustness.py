@@ -1,13 +1,16 @@
 """The mean corruption error: by hand, and of two runs through `fedcli report --corrupt`."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 import fedcli
+from fedcli.comparison.systems import BEST, LAST5
 from fedcli.data.corruption.kinds import MODALITIES, magnetic_resonance  # noqa: F401 - its kinds
 from fedcli.errors import UsageError
 from fedcli.reporting import page
+from fedcli.reporting import robustness as module
 from fedcli.reporting.robustness import robustness
 from fedcli.stages.report import report
 
@@ -36,6 +39,17 @@ def test_the_reference_itself_is_100():
     system = robustness(0.1, {"hair": [0.2, 0.4]}, 0.1, {"hair": [0.2, 0.4]})
     assert system.facts["mce"] == pytest.approx(1)
     assert system.facts["relative_mce"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("at", [BEST, LAST5])
+def test_a_table_beside_scores_of_the_best_round_says_that_it_is_of_the_last_ones(monkeypatch, at):
+    of_both = {name: robustness(0.1, {"hair": [0.2]}, 0.1, {"hair": [0.3]}) for name in "ab"}
+    rows = [SimpleNamespace(at=at)]
+    monkeypatch.setattr(module, "_scored", lambda *_: [(rows, "")])
+    monkeypatch.setattr(module, "_shared_levels", lambda _: {"hair": ["1"]})
+    monkeypatch.setattr(module, "of_systems", lambda *_: ("a", of_both))
+    for table in module.tables(rows):
+        assert table.legend.endswith(module.NOT_OF_BEST) == (at == BEST)
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +84,6 @@ def test_the_page_has_the_same_tables(reported, tmp_path):
 
 
 def test_the_numbers_are_in_json(reported):
-    from fedcli.reporting import robustness as module
-
     facts = json.loads(json.dumps(module.facts(reported.rows, "fedprox")))
     assert {fact["reference"] for fact in facts} == {"FedProx"}
     (reference,) = [

@@ -18,10 +18,18 @@ from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
 from ...scores.statistics import bootstrap
 from ...scores.statistics.bootstrap import LEVEL
 from ...seeds import derive
-from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Looks, Picture
+from ..drawing import ALL, INK, MOST_CLASSES, OF_ALL, Axes, Look, Looks, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import LAST_ROUND, VERSION, AnsweredImages, By, System
+from ..system import (
+    LARGEST,
+    LAST_ROUND,
+    VERSION,
+    AnsweredImages,
+    By,
+    System,
+    has_more_groups,
+)
 
 FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
@@ -228,8 +236,8 @@ def frame(
 
 def _caption(kind: CurveKind, images: AnsweredImages, attribute: str) -> str:
     limits = []
-    if attribute and len(np.unique(images.groupings[attribute][0])) > MOST_LINES + 1:
-        limits.append(f"the {MOST_LINES} largest groups")
+    if has_more_groups(images, attribute):
+        limits.append(LARGEST)
     if len(images.classes) > MOST_CLASSES:
         limits.append(f"at most {MOST_CLASSES} classes")
     words = f"{kind.about} {LAST_ROUND} A panel for each class against all others."

@@ -8,7 +8,7 @@ from pandas import DataFrame
 from ..drawing import Axes, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import matrix, panels, picture, titled, wide
-from ..system import LAST_ROUND, VERSION, By, System
+from ..system import LAST_ROUND, VERSION, By, System, largest_alone
 
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
 ABOUT = (
@@ -41,7 +41,8 @@ def frame(
             lines.append((group, names[true], names[predicted], count))
     table = DataFrame(lines, columns=["group", "true", "predicted", "images"])
     title = system.heading("Confusion matrices", by, version)
-    return titled(table, title, ABOUT, len(images.ids))
+    caption = ABOUT + largest_alone(images, by)
+    return titled(table, title, caption, len(images.ids))
 
 
 def draw(table: DataFrame) -> Picture:

@@ -13,7 +13,7 @@ from ...scores.scores import RunScores
 from ..drawing import ALL, Axes, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
-from ..system import LAST_ROUND, AnsweredImages, By, System
+from ..system import LAST_ROUND, AnsweredImages, By, System, largest_alone
 
 CASES = 4  # of each group
 ABOUT = (
@@ -49,7 +49,8 @@ def frame(system: System, *, by: By = "") -> DataFrame:
     if by:
         heading = f"{heading} by {by}"
     title = f"{heading}: {system.run_name}"
-    return titled(table, title, ABOUT, len(images.ids), pixels=pixels)
+    caption = ABOUT + largest_alone(images, by)
+    return titled(table, title, caption, len(images.ids), pixels=pixels)
 
 
 def _lines(images: AnsweredImages, attribute: str) -> list[tuple]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from pandas import DataFrame
 
-from ...comparison.systems import LAST5
+from ...comparison.systems import BEST, LAST, LAST5
 from ...console import capital, listed
 from ...data import units
 from ...metrics import title
@@ -27,8 +27,12 @@ WIDTH = 4.4  # inches of a panel
 LINE = 0.32  # inches of a group in it
 DOT = 0.13  # inches of a system's mark in a group
 NAME = 0.17  # inches of a system that has a line of its own
-ABOUT = "{what}, with its 95 % interval over the test patients (images, if no patients are known)."
-MEAN = "Mean of the last rounds"
+ROUNDS = {
+    LAST5: "Mean of the last rounds",
+    LAST: "Score of the last round",
+    BEST: "Score of the round that validation images chose",
+}
+BARRED = ", with its 95 % interval over the test patients (images, if no patients are known)"
 MANY = " The dashed line is at {first}. Groups are shown for up to {most} systems."
 SMALL = " † marks a group, or all images, if too small, or if a class is missing or has few images."
 COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]
@@ -55,10 +59,10 @@ def frame(
         images = version or "any"
         raise NothingToDraw(f"no system has {score} on {images} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
-    rounds = systems[0].at
-    scores_text = MEAN if rounds == LAST5 else f"Score of the {rounds} round"
-    caption = ABOUT.format(what=scores_text)
-    caption = units.worded(caption, systems[0].scores.noun)
+    caption = ROUNDS[systems[0].at]
+    if table["low"].notna().any():
+        caption += units.worded(BARRED, systems[0].scores.noun)
+    caption += "."
     if len(systems) > MOST_SYSTEMS:
         caption += MANY.format(first=systems[0].name, most=MOST_SYSTEMS)
     if table["small"].any():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy import ndarray
 from pandas import DataFrame
 
-from ...metrics import title
+from ...metrics import better_low, title
 from ...scores.table import Where
 from ...scores.views import WORST, worst_of
 from ..drawing import MOST_SYSTEMS, Axes, Look, Picture, point
@@ -31,7 +31,7 @@ ABOUT = (
 )
 BARRED = (
     " Bars: 95 % bootstrap intervals, of all images and of the group that is worst "
-    "on average. The same images choose that group, so its bar lies too low if there "
+    "on average. The same images choose that group, so its bar lies too {side} if there "
     "are many groups: of five equal ones it holds the true score in about 90 % of "
     "cases."
 )
@@ -73,14 +73,17 @@ def of_pairs(
     names_of_lines = names[: len(lines[0])]
     table = DataFrame(lines, columns=names_of_lines).reindex(columns=names)
     table["front"] = False
+    lower = better_low(metric)
+    sign = -1 if lower else 1
     for _, part in table.groupby("attribute"):
-        pairs = part[["overall", "worst"]].itertuples(index=False)
+        goodness = sign * part[["overall", "worst"]]
+        pairs = goodness.itertuples(index=False)
         positions = front(dict(zip(part["place"], pairs)))
         is_in_front = part["place"].isin(positions)
         table.loc[part.index, "front"] = is_in_front
     caption = ABOUT
     if table[[*BARS]].notna().any(axis=None):
-        caption += BARRED
+        caption += BARRED.format(side="high" if lower else "low")
     if systems > MOST_SYSTEMS:
         caption += GREYED
     score = title(metric)
@@ -107,7 +110,8 @@ def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:
     """Positions of the points that no other one beats, by the first number.
 
-    A point beats another in one number without losing in the other.
+    Both numbers of a point are better when high. It beats another one in one of them without losing
+    in the other.
     """
     unbeaten = []
     for position, xy in points.items():

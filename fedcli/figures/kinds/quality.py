@@ -37,7 +37,11 @@ def frame(
     measured = quality_by_site.of_manifest(source, by)
     middles = np.arange(BINS) + 0.5
     lines = []
-    for site, counts in list(measured.histograms.items())[:MOST_LINES]:
+    sites = list(measured.histograms.items())
+    caption = ABOUT
+    if len(sites) > MOST_LINES:
+        caption += f" Histograms are of the first {MOST_LINES} of {len(sites)}."
+    for site, counts in sites[:MOST_LINES]:
         totals = counts.sum(1, keepdims=True)
         shares = 100 * counts / totals
         for measure, row in zip(MEASURES, shares, strict=True):
@@ -49,7 +53,7 @@ def frame(
     return titled(
         table,
         title,
-        ABOUT,
+        caption,
         len(measured.rows),
         cases=_extremes(measured),
     )

@@ -31,8 +31,12 @@ def frame(
         command = f"{command} --by {by}"
     if not scores.severities or (by and by not in scores.groups):
         raise NothingToDraw(f"{system.run_name} has no scores by {sweep}", command)
+    caption = ABOUT
     if by:
-        groups = list(scores.members(by))[:MOST_LINES]
+        every_group = list(scores.members(by))
+        groups = every_group[:MOST_LINES]
+        if len(every_group) > MOST_LINES:
+            caption += f" Shown are the first {MOST_LINES} of {len(every_group)} groups."
     lines = []
     for kind, levels in scores.severities.items():
         corrupted_versions = {int(level): f"{kind} {level}" for level in levels}
@@ -48,7 +52,7 @@ def frame(
     table["value"] = table["value"].astype(float) * 100
     words = metrics.title(metric)
     title = f"{words} by {sweep}: {system.run_name}"
-    return titled(table, title, ABOUT, scores.images, score=words)
+    return titled(table, title, caption, scores.images, score=words)
 
 
 def draw(table: DataFrame) -> Picture:

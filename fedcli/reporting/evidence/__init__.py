@@ -174,10 +174,16 @@ def _cut(text: str) -> str:
 
 
 def _value(content: Any, path: str) -> Any:
-    """The content at a dotted path; the name of a file may hold dots itself."""
+    """The content at a dotted path; the name of a file may hold dots itself.
+
+    A * in the path is every name, of which those are left out whose content is empty.
+    """
     if not isinstance(content, Mapping):
         return None
     if path in content:
         return content[path]
     key, _, rest = path.partition(".")
+    if key == "*":
+        values = {name: _value(inner, rest) for name, inner in content.items()}
+        return {name: value for name, value in values.items() if value}
     return _value(content.get(key), rest) if rest else None

@@ -14,7 +14,7 @@ from ...data.pool import pool_of
 from ...data.quality import MEASURES, NAMES, Measure, shown
 from ...errors import FedcliError
 from ...figures.kinds.errors import dataset_of
-from ...metrics import RESAMPLED, needs_every_class, title
+from ...metrics import RESAMPLED, needs_every_class, plan, title
 from ...printed import percents
 from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
@@ -25,7 +25,7 @@ from ..table import Cell, Column, Heads, ReportTable, Section, bounded, percent
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
 LEGEND = (
     f"On clean test images, mean over the kept rounds; †: fewer than {SMALL} "
-    f"patients, or {FEW} of a class."
+    f"patients, or, for a score that needs every class, a class with fewer than {FEW} or none."
 )
 STANDARDISED = (
     "At the same quality: images are weighted so that both groups have the same "
@@ -51,12 +51,14 @@ def section(compared: Rows, name: str, metrics: Sequence[str] = ()) -> Section:
         for metric in metrics or [row.scores.usual[1]]:
             fall = scored.fall(metric)
             falls.append(replace(fall, title=f"{fall.title}{system}"))
-            lowest = fall.rows[0][2].plain
-            highest = fall.rows[-1][2].plain
-            quarters = (
-                f"in the {QUARTERS[0]} of {measure.title} and {highest} % in the {QUARTERS[-1]}"
-            )
-            text.append(f"{console.capital(title(metric))} is {lowest} % {quarters}{system}")
+            found = scored.found
+            if len(found) > 1:
+                lowest = fall.rows[0][2].plain
+                highest = fall.rows[-1][2].plain
+                quarters = (
+                    f"in the {found[0]} of {measure.title} and {highest} % in the {found[-1]}"
+                )
+                text.append(f"{console.capital(title(metric))} is {lowest} % {quarters}{system}")
             lines = []
             for attribute, gap in scored.gaps(metric):
                 shares = [
@@ -83,7 +85,7 @@ class _Scored:
     here.
 
     answers: of each model in each kept round. values: of the measure, one of each image; quarters:
-    of these values.
+    of these values. missing: classes that no image has, or labels that all or none have.
     """
 
     def __init__(self, row: SystemRow, measure: Measure):
@@ -97,6 +99,12 @@ class _Scored:
                 self.answers += run.tables["clean"]
         self.values = _values(row, self.images)[:, NAMES.index(measure.name)]  # [N]
         self.quarters = strata(self.values)
+        self.missing = self._missing(np.full(len(self.values), True))
+
+    @property
+    def found(self) -> list[str]:
+        """The quarters with images, in words; with equal values there may be fewer than four."""
+        return [QUARTERS[k] for k in np.unique(self.quarters)]
 
     def fall(self, metric: str) -> ReportTable:
         """A line for each quarter: its values, the score of all its images, and of each group's."""
@@ -125,8 +133,15 @@ class _Scored:
         if not np.isfinite(score):
             return Cell()
         patients = Patients.of(self.images.y[members], self.images.units[members])
-        lacking = bool(patients.few_of_a_class and needs_every_class(metric))
-        return percent(score, doubtful=bool(patients.few) or lacking)
+        missing = self._missing(members) - self.missing
+        lacking = patients.few_of_a_class or bool(missing)
+        doubtful = bool(patients.few) or (lacking and needs_every_class(metric))
+        return percent(score, doubtful=doubtful)
+
+    def _missing(self, members: np.ndarray) -> set[int]:
+        """The classes that none of these images has, or labels that all or none of them have."""
+        answers = plan(self.answers[0][members], self.images.y[members])
+        return set(answers.sums().missing())
 
     def gaps(self, metric: str) -> Iterator[tuple[str, Explained]]:
         """The gap of each attribute, as it is and at the same quality; none of a metric without

@@ -19,7 +19,7 @@ from ...figures import inline
 from ...figures.inline import Drawing, Panels
 from ...figures.kinds import find
 from ...figures.kinds.errors import dataset_of
-from ...figures.system import AnsweredImages
+from ...figures.system import LARGEST, AnsweredImages, has_more_groups
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
@@ -31,10 +31,11 @@ SHOWN = 6  # images
 LEGEND = "Test images: above as they are, below the same ones corrupted, with their class below."
 EACH = 2  # errors of each group
 ERRORS = (
-    "The test images of each group that the last round's models are most confidently wrong "
-    "about{noisy}, and their most likely class for each, with its probability. Look at these "
+    "The test images of {groups} that the last round's models are most confidently wrong "
+    "about{noisy}, and their most likely class for each, with its probability.{runs} Look at these "
     "images before you send them on."
 )
+FIRST_RUNS = " The models are those of each method's first run."
 TRAINED_ON = "Pictures of training images: look at them before you send this page on. {caption}"
 SAMPLES = 8  # clients, and classes, of which training images are shown
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
@@ -118,7 +119,11 @@ def _errors(compared: Rows) -> Iterator[Panels]:
         if attribute:
             title += f" by {attribute}"
         versions_shown = f", as they are and {words[MODELS[1]]}" if noisy else ""
-        legend = ERRORS.format(noisy=versions_shown)
+        legend = ERRORS.format(
+            groups=LARGEST if has_more_groups(images, attribute) else "each group",
+            noisy=versions_shown,
+            runs=FIRST_RUNS if any(row.runs > 1 for row in compared) else "",
+        )
         yield Panels(title, drawings, legend=legend, layout="cases")
 
 

@@ -201,8 +201,13 @@ def sentences(body: Facts, name: str = "") -> Iterator[str]:
 
 def _membership(numbers: Facts) -> str:
     """The AUC, and the one at an equal mix of classes, which older audits lack."""
-    verdict = "differ" if numbers["auc"]["low"] > 0.5 else "do not differ significantly"
-    sentence = f"training images {verdict} from held-out ones, AUC {_interval(numbers['auc']).text}"
+    auc = numbers["auc"]
+    verdict = "do not differ significantly from held-out ones"
+    if auc["low"] > 0.5:
+        verdict = "differ from held-out ones"
+    if auc["high"] < 0.5:
+        verdict = "differ from held-out ones, which the attack takes for training images more often"
+    sentence = f"training images {verdict}, AUC {_interval(auc).text}"
     equal_mix = numbers.get(EQUAL_MIX, {})
     if equal_mix.get("low") is None:
         return sentence

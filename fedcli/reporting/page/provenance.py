@@ -35,7 +35,7 @@ CLIENTS = 12  # more of them stand together in one column for each part
 Values = dict[str, int | None]  # images by value, None of what a site hides
 Clients = Mapping[str, Mapping[str, Values]]  # by client and part
 Columns = dict[tuple[str, str], Values]  # by the head of a client's columns, and part
-TOTAL = ""  # in place of a class or attribute: all images of a part, where sites say how many
+TOTAL = ""  # in place of a class or attribute: all images of a part
 DIGITS = 12  # of a sha256; the manifests hold all of them
 READINGS = {
     "paper": "the paper's formula",
@@ -93,18 +93,14 @@ def table_one(run: Path) -> list[ReportTable]:
     counts = {name: _columns(clients) for name, clients in _images_by_client(run).items()}
     if not counts:
         return []
-    totals = {column: images[TOTAL] for column, images in counts.pop(TOTAL, {}).items()}
+    totals = {column: images[TOTAL] or 0 for column, images in counts.pop(TOTAL).items()}
     columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
-    classes = counts[image_counts.CLASS]
-    sums = {column: sum(filter(None, images.values())) for column, images in classes.items()}
-    lines: list[list[Any]] = [["all", *((sums | totals).get(column, 0) for column in columns)]]
+    lines: list[list[Any]] = [["all", *(totals[column] for column in columns)]]
     for name, by_column in counts.items():
         if _is_client(by_column):
             continue
         for value in dict.fromkeys(chain.from_iterable(by_column.values())):
-            cells = [
-                _cell(by_column.get(column, {}), value, totals.get(column)) for column in columns
-            ]
+            cells = [_cell(by_column.get(column, {}), value, totals[column]) for column in columns]
             lines.append([f"{name}: {value}", *cells])
     heads: Heads = ["images", *(Column(part, over=client) for client, part in columns)]
     legend = TABLE_ONE
@@ -115,12 +111,13 @@ def table_one(run: Path) -> list[ReportTable]:
 
 
 def _images_by_client(run: Path) -> Mapping[str, Any]:
-    """The images of each class or attribute by client; of sites the TOTAL, too; {} where no data
-    are there.
-    """
+    """The TOTAL and the images of each class or attribute by client; {} where no data are there."""
     partition = manifest.parent(run, "corruption", "partition")
     if partition and manifest.parent(partition, "dataset"):
-        return image_counts.of_manifest(partition)
+        totals = {}
+        for client, parts in image_counts.totals(partition).items():
+            totals[client] = {part: {TOTAL: count} for part, count in parts.items()}
+        return {TOTAL: totals, **image_counts.of_manifest(partition)}
     sites = manifest.parent(run, "sites")
     if partition or not sites:
         return {}
@@ -166,15 +163,11 @@ def _columns(clients: Clients) -> Columns:
     return columns
 
 
-def _cell(images: Values, value: str, total: int | None) -> Cell:
-    """Images of a value, with their share. total: the images of the column; None: those of its
-    values.
-    """
+def _cell(images: Values, value: str, total: int) -> Cell:
+    """Images of a value, with their share. total: the images of the column."""
     count = images.get(value, 0)
     if count is None:
         return Cell(HIDDEN)
-    if total is None:
-        total = sum(filter(None, images.values()))
     text = f"{count:,} ({100 * count / total:.1f})" if total else "-"
     return Cell(text, number=count)
 

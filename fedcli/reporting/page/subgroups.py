@@ -293,12 +293,18 @@ def _by_system(
 
 
 def _gains(row: SystemRow, reference: SystemRow, names: Names) -> bool:
-    """Tell whether some group scores higher than in the first row, the reference: else a smaller
+    """Tell whether some group fares better than in the first row, the reference: else a smaller
     gap is no gain.
     """
-    groups = [where for where in names.values() if where.group]
-    is_higher = (row.percent(where) > reference.percent(where) for where in groups)
-    return row is reference or any(is_higher)
+    if row is reference:
+        return True
+    for where in names.values():
+        if where.group:
+            change = row.percent(where) - reference.percent(where)
+            gain = -change if better_low(where.metric) else change
+            if gain > 0:
+                return True
+    return False
 
 
 def _of_printed(gap: Cell, row: SystemRow, names: Names) -> Cell:

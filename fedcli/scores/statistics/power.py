@@ -89,7 +89,7 @@ def half_area(positives: int, negatives: int, area: float) -> float | None:
 
 
 def smallest_gap(count: int, other: int, share: float) -> float | None:
-    """The smallest difference from a share that is seen; None where none below 1 is.
+    """The smallest difference from a share that is seen; None where it would leave 0 to 1.
 
     count: patients of the group with that share. other: patients of the other group.
     """
@@ -98,4 +98,5 @@ def smallest_gap(count: int, other: int, share: float) -> float | None:
     inverse_counts = 1 / count + 1 / other
     variance = share * (1 - share) * inverse_counts
     gap = (Z + POWER) * sqrt(variance)
-    return gap if gap < 1 else None
+    largest = max(share, 1 - share)
+    return gap if gap <= largest else None
