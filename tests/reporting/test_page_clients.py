@@ -39,6 +39,7 @@ def system(name="FedAvg", **numbers):
         scores=scores,
         at="last",
         runs=1,
+        which_data="",
         each=[scores],
     )
 
@@ -146,6 +147,9 @@ def test_partitions_are_named_where_there_are_several(monkeypatch):
     assert titles == ["Images of each client (iid)", "Images of each client (skewed)"]
     ((table,), _) = next(subgroups._rosters(rows[:1]))
     assert table.title == "Images of each client"
+    rows[0].which_data = "fold 0, seed 0"
+    ((table,), _) = next(subgroups._rosters(rows[:1]))
+    assert table.title == "Images of each client, fold 0, seed 0"
 
 
 def test_attributes_of_more_clients_than_table_1_has_are_tables(monkeypatch):

@@ -24,7 +24,7 @@ from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
-from ..rows import Rows, SystemRow, scores_of
+from ..rows import Rows, SystemRow, scores_of, unique
 from ..table import Section
 
 SHOWN = 6  # images
@@ -35,6 +35,7 @@ ERRORS = (
     "about{noisy}, and their most likely class for each, with its probability. Look at these "
     "images before you send them on."
 )
+FIRST_RUN = " Of a method with several runs, these are the answers of the first: {which}."
 TRAINED_ON = "Pictures of training images: look at them before you send this page on. {caption}"
 SAMPLES = 8  # clients, and classes, of which training images are shown
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
@@ -119,6 +120,9 @@ def _errors(compared: Rows) -> Iterator[Panels]:
             title += f" by {attribute}"
         versions_shown = f", as they are and {words[MODELS[1]]}" if noisy else ""
         legend = ERRORS.format(noisy=versions_shown)
+        which = unique(row.scored[0].which for row in compared if row.runs > 1)
+        if which:
+            legend += FIRST_RUN.format(which=console.listed(which, "or"))
         yield Panels(title, drawings, legend=legend, layout="cases")
 
 

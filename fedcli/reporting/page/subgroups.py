@@ -376,6 +376,8 @@ def _rosters(compared: Rows) -> Iterator[Tables]:
         title = "Images of each client"
         if len(rows_by_partition) > 1:
             title += f" ({path.parent.name})"
+        if rows[0].which_data:
+            title += f", {rows[0].which_data}"
         yield _roster(title, manifest.read(path).body, rows)
         yield from _attributes(title, path)
 
