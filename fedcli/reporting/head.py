@@ -204,20 +204,26 @@ def _test_images(systems: Rows) -> str:
     """The number of test images and of their patients; "" where it differs."""
     texts = []
     for row in systems:
-        scores = list(row.scores.versions["clean"].values())
-        score = next((score for score in scores if score.unit), scores[0])
-        text = ""
-        if score.count:
-            text = f"{score.count:,} test images"
-            if score.unit.startswith("patient"):
-                text += f" of {score.units:,} {units.plural(row.scores.noun)}"
-            text += "."
-            if row.scores.unscored:
-                text = f"{capital(row.scores.unscored.sentence)}."
+        text = _common([_test_images_of(run) for run in row.each])
+        if text:
             for sentence in row.shared_patients:
                 text += f" {capital(sentence)}."
         texts.append(text)
     return _common(texts)
+
+
+def _test_images_of(run: RunScores) -> str:
+    """The number of a run's test images and of their patients; "" where it is not known."""
+    scores = list(run.versions["clean"].values())
+    score = next((score for score in scores if score.unit), scores[0])
+    if not score.count:
+        return ""
+    if run.unscored:
+        return f"{capital(run.unscored.sentence)}."
+    text = f"{score.count:,} test images"
+    if score.unit.startswith("patient"):
+        text += f" of {score.units:,} {units.plural(run.noun)}"
+    return f"{text}."
 
 
 def _common(values: Sequence[Any]) -> Any:

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from pandas import DataFrame
-from scored_runs import heal, model, scored
+from scored_runs import fold_of, heal, model, scored
 
 from fedcli.errors import UsageError
 from fedcli.figures import report
 from fedcli.figures.drawing import ALL, OF_ALL
 from fedcli.figures.figure import Figure, NothingToDraw, numbers
 from fedcli.figures.kinds import FIGURES, find, forest, severities
-from fedcli.figures.system import AnsweredImages
+from fedcli.figures.system import AnsweredImages, shared_images
 from fedcli.reporting.rows import compared, rows
 
 GROUP_OF = np.array([0, 1, 1, 2, 2, 2, -1])
@@ -150,6 +150,16 @@ def test_scores_of_a_forest_are_those_of_the_tables_in_percent(systems):
     with pytest.raises(NothingToDraw) as refusal:
         forest.frame(systems, metric="hamming_accuracy")
     assert "on any images" in refusal.value.sentence
+
+
+def test_a_forest_of_folds_of_unequal_size_has_no_number_of_images(tmp_path):
+    folds = [fold_of(tmp_path / f"f{k}", k, count) for k, count in enumerate((60, 54))]
+    systems = compared(rows(folds, spread="pooled"))
+    frame = forest.frame(systems, metric="accuracy")
+    assert frame["n"].isna().all()
+    assert numbers(frame)[0]["n"] is None
+    assert "n = " not in frame.attrs["caption"]
+    assert shared_images(systems) == 0
 
 
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):

@@ -253,6 +253,50 @@ def test_facts_that_systems_do_not_share_are_left_out(monkeypatch):
     assert lead.facts(["a"]) == [("Test images", "40"), ("Classes", "2: ill, well")]
 
 
+def scores_on(count, patients):
+    """Scores of a test set of so many images and patients."""
+    score = Score([0.5], [1], count, interval="percentile by patient or lesion", units=patients)
+    return SimpleNamespace(
+        images=count,
+        noun="patient",
+        unscored=None,
+        versions={"clean": {"accuracy": score}},
+        classes=["ill", "well"],
+        clients={},
+        roster_size=3,
+        model={},
+        several_labels=False,
+        answers=lambda: 2,
+        chance_in_words=lambda: "chance",
+    )
+
+
+def test_the_size_of_the_test_set_is_left_out_where_folds_differ():
+    row = system()
+    row.scores = scores_on(40, 20)
+    row.each = [row.scores, scores_on(40, 20)]
+    assert dict(lead.facts([row]))["Test images"] == "40 of 20 patients"
+    row.each[1] = scores_on(41, 20)
+    assert "Test images" not in dict(lead.facts([row]))
+
+
+def test_the_legend_of_intervals_has_no_number_where_test_sets_differ(monkeypatch):
+    monkeypatch.setattr(lead, "versions", lambda scores: {})
+
+    def legend(*each):
+        row = system(numbers={"clean": 80.0}, intervals={"clean": (75.0, 85.0)})
+        row.each = each
+        (table,) = lead.intervals([row], ["accuracy"])
+        assert table.title == "Scores with 95 % intervals by patient"
+        return table.legend
+
+    same = "resamples of the 20 patients of the test set. It"
+    assert same in legend(scores_on(40, 20), scores_on(41, 20))
+    assert "resamples of the patients of each test set. It" in legend(
+        scores_on(40, 20), scores_on(40, 21)
+    )
+
+
 def test_the_unit_of_an_interval_is_that_of_the_score():
     assert lead._is_by_patient(Score(interval="bca by patient or lesion"))
     assert not lead._is_by_patient(Score(interval="percentile by image"))

@@ -29,7 +29,7 @@ from ..columns import shown
 from ..comparison import spoken, tests_against
 from ..dataset_card import card_of
 from ..head import chance
-from ..rows import Rows, SystemRow, gap_in_points, scores_of
+from ..rows import Rows, SystemRow, differ, gap_in_points, scores_of, unique
 from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
@@ -43,9 +43,9 @@ MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
 INTERVALS = (
     "In percent: the scores of the tables, each with its {level} {kind}interval over "
-    "{resamples:,} bootstrap resamples of the {units:,} {unit} of the test set. It shows how much "
-    "a score depends on these {unit}, not on training again. Two methods whose intervals "
-    "overlap may still differ: see the tests below."
+    "{resamples:,} bootstrap resamples of the {drawn}. It shows how much a score depends on these "
+    "{units}, not on training again. Two methods whose intervals overlap may still differ: see the "
+    "tests below."
 )
 
 
@@ -106,23 +106,29 @@ def facts(compared: Rows) -> list[tuple[str, str]]:
 
 def _facts(row: SystemRow) -> dict[str, str]:
     scores = row.scores
-    images = f"{scores.images:,}"
-    patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
-    if patients:
-        images += f" of {patients[0].units:,} {units.plural(scores.noun)}"
-    if scores.unscored:
-        images = scores.unscored.sentence
+    images = unique(map(_test_images, row.each))
     model = scores.model.get("name") or ""
     trained = scores.model.get("trainable")
     if model and trained:
         model += f", {trained:,} trained parameters"
     return {
-        "Test images": images,
+        "Test images": images[0] if len(images) == 1 else "",
         "Classes": _named(scores.classes),
         "Chance": chance(row.each).partition(": ")[2].rstrip("."),
         "Clients": _named(list(scores.clients)) or str(scores.roster_size),
         "Model": model,
     }
+
+
+def _test_images(scores: RunScores) -> str:
+    """The number of test images, and of their patients where these are known."""
+    if scores.unscored:
+        return scores.unscored.sentence
+    images = f"{scores.images:,}"
+    patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
+    if patients:
+        images += f" of {patients[0].units:,} {units.plural(scores.noun)}"
+    return images
 
 
 def _is_by_patient(score: Score) -> bool:
@@ -359,23 +365,35 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
         version = words.get(where.version, where.version)
         heads.append(Column(version, "%", title(where.metric)))
     lines = zip([row.name for row in compared], *columns.values())
-    row, where = next(
-        (row, where) for row in compared for where in columns if _interval(row, where)
-    )
-    score = row.scores.versions[where.version][where.metric]
-    unit = row.scores.noun if _is_by_patient(score) else units.IMAGE
-    if row.scores.unscored and unit == units.IMAGE:
-        unit = SCORED_IMAGE
+    drawn: list[tuple[str, Score]] = []
+    for k, row in enumerate(compared):
+        wheres = [where for where, column in columns.items() if column[k]]
+        if wheres:
+            drawn += [_drawn(scores, wheres[0]) for scores in row.each]
+    names = unique(name for name, _ in drawn)
+    counts = [score.units for _, score in drawn]
+    plural = console.listed([units.plural(name) for name in names], "or")
+    sampled = f"{plural} of each test set"
+    if len(names) == 1 and not differ(counts):
+        sampled = f"{counts[0]:,} {plural} of the test set"
     level = f"{100 * LEVEL:g} %"
     legend = INTERVALS.format(
         level=level,
-        kind="BCa " if score.is_bca else "",
+        kind="BCa " if all(score.is_bca for _, score in drawn) else "",
         resamples=RESAMPLES,
-        units=score.units,
-        unit=units.plural(unit),
+        drawn=sampled,
+        units=plural,
     )
-    legend = units.worded(legend, row.scores.noun)
+    unit = console.listed(names, "or")
     return [ReportTable.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
+
+
+def _drawn(scores: RunScores, where: Where) -> tuple[str, Score]:
+    """The noun of what the intervals of a run draw, and a score that has one."""
+    score = scores.versions[where.version][where.metric]
+    if _is_by_patient(score):
+        return scores.noun, score
+    return SCORED_IMAGE if scores.unscored else units.IMAGE, score
 
 
 def _interval(row: SystemRow, where: Where) -> str | None:
