@@ -175,7 +175,7 @@ def _data(systems: Rows) -> str:
         _common([counted(row.scores.roster_size, "client", "clients") for row in systems]),
         _common([counted(row.scores.rounds, "round", "rounds") for row in systems]),
         _common([_corruption(row) for row in systems]),
-        _common([_attack(row) for row in systems]),
+        _common([attack_in_words(row) for row in systems]),
     ]
     return f"{', '.join(filter(None, parts))}."
 
@@ -187,7 +187,8 @@ def _corruption(row: SystemRow) -> str:
     return f"{corruption_in_words(corruption)} on {_clients(corruption['clients'])}"
 
 
-def _attack(row: SystemRow) -> str:
+def attack_in_words(row: SystemRow) -> str:
+    """The kind of attack on a system's training, and by whom; "" where there is none."""
     stage = row.scores.data.get("partition")
     attack = stage.options.get("attack") if stage else None
     if not attack:

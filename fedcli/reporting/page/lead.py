@@ -13,6 +13,7 @@ from ... import console
 from ...comparison.cautions import small_decides, small_groups
 from ...comparison.verdict import RESAMPLES, Against
 from ...data import units
+from ...data.corruption.mixture import spoken as corruption_in_words
 from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
@@ -28,7 +29,7 @@ from ...scores.views import GAP, is_tied, worst_of
 from ..columns import shown
 from ..comparison import spoken, tests_against
 from ..dataset_card import card_of
-from ..head import chance
+from ..head import attack_in_words, chance
 from ..rows import Rows, SystemRow, differ, gap_in_points, scores_of, unique
 from ..table import Column, Heads, ReportTable, Section
 
@@ -76,10 +77,11 @@ def sentence(compared: Rows) -> str:
     systems = compared[0].label if len(compared) == 1 else f"{len(compared)} methods"
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
-    seeds = {row.runs for row in compared}
+    runs = [(row.runs, row.drawn) for row in compared]
     repeated = ""
-    if len(seeds) == 1:
-        repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}"
+    if not differ(runs):
+        count, drawn = runs[0]
+        repeated = f" with {console.counted(count, drawn.removesuffix('s'), drawn)}"
         if len(compared) > 1:
             repeated += " each"
     data = f"{'; '.join(datasets)}. {console.capital(systems)}"
@@ -150,30 +152,36 @@ def _span(noun: str, numbers: list[int]) -> str:
 
 
 def _corrupted(compared: Rows) -> str:
-    kinds = [row.scores.corruption for row in compared]
-    corruption = kinds[0]
-    if not any(kinds):
-        return _augmented(compared)
-    if corruption is None or any(kind != corruption for kind in kinds):
+    """The corruption or augmentation of the training images, and an attack on training."""
+    corruptions = [row.scores.corruption or {} for row in compared]
+    attacks = [attack_in_words(row) for row in compared]
+    if differ(corruptions) or differ(attacks):
         return "on data that are not the same for all (see the notes)"
+    corruption = corruptions[0]
+    attack = f"with an {attacks[0]}" if attacks[0] else ""
+    if not corruption:
+        images = _augmented(compared, attacked=bool(attack))
+        return ", ".join(filter(None, [images, attack]))
     names = corruption["clients"]
     clients = console.counted(len(names), "client", "clients")
     if 0 < len(names) < 4:
         clients += f" ({', '.join(names)})"
-    kind = corruption["kind"].replace("-", " ")
-    severity = corruption["severity"]
-    return f"with {kind} of severity {severity} on {clients} and on a copy of the test set"
+    kind = corruption_in_words(corruption)
+    images = f"with {kind} on {clients} and on a copy of the test set"
+    return ", ".join(filter(None, [images, attack]))
 
 
-def _augmented(compared: Rows) -> str:
+def _augmented(compared: Rows, *, attacked: bool) -> str:
     """The training images without a corruption: as they are, or with the augmentation that the
-    options name.
+    options name. attacked: whether a client attacks, which may change its images.
     """
     kinds = [row.scores.options.get("augment") or "none" for row in compared]
     if all(kind == "none" for kind in kinds):
-        return "on images as they are"
-    augmented = "on images without corruption, augmented"
-    if isinstance(kinds[0], str) and kinds.count(kinds[0]) == len(kinds):
+        return "" if attacked else "on images as they are"
+    augmented = "on images augmented" if attacked else "on images without corruption, augmented"
+    if "none" in kinds:
+        augmented += " for some of the methods"
+    elif isinstance(kinds[0], str) and not differ(kinds):
         augmented += f" by {kinds[0]}"
     return augmented
 
