@@ -10,6 +10,7 @@ from fedcli.comparison.systems import BEST
 from fedcli.data import image_counts, manifest
 from fedcli.reporting.page import subgroups
 from fedcli.reporting.table import DAGGER, Cell, ReportTable, percent
+from fedcli.scores.parts import Client
 from fedcli.scores.table import Score, Where
 
 ROSTER = [
@@ -278,7 +279,7 @@ def test_of_a_score_that_is_better_when_low_the_highest_are_open(client_table):
 def test_clients_without_models_or_images_of_their_own_share_the_scores():
     row = system()
     row.stage = lambda kind: None
-    row.scores.clients = {"east": SimpleNamespace(part="test")}
+    row.scores.clients = {"east": Client("clean", "whole")}
     section = subgroups.of_clients([row], ["accuracy"])
     assert section.text == [subgroups.SHARED]
     assert section.tables == []
@@ -288,12 +289,30 @@ def test_clients_without_models_or_images_of_their_own_share_the_scores():
 
 def test_a_client_with_images_of_its_own_has_scores_of_its_own():
     row = system()
-    row.scores.clients = {"east": SimpleNamespace(part="own")}
+    row.scores.clients = {"east": Client("clean", "own")}
+    assert subgroups._has_own(row)
+    row.scores.clients = {"east": Client("clean", "whole"), "west": Client("corrupted", "whole")}
+    assert not subgroups._has_own(row)  # one kind, as the table of scores has it
+    row.scores.clients["west"] = Client("corrupted", "whole", "blur 5")
     assert subgroups._has_own(row)
     row.scores.clients = {}
     assert not subgroups._has_own(row)
     row.scores.personal_models = True
     assert subgroups._has_own(row)
+
+
+def test_tables_of_clients_that_are_corrupted_differently_say_so(monkeypatch):
+    legends = []
+    monkeypatch.setattr(
+        subgroups, "_client_tables", lambda rows, title, legend, *_: legends.append(legend) or []
+    )
+    row = system()
+    row.scores.usual = ("accuracy", "auc")
+    row.scores.clients = {"east": Client("clean", "whole"), "west": Client("corrupted", "whole")}
+    list(subgroups._scores_of_clients([row], ["accuracy"]))
+    row.scores.clients["east"] = Client("corrupted", "whole", "blur 5")
+    list(subgroups._scores_of_clients([row], ["accuracy"]))
+    assert legends == [subgroups.OWN, f"{subgroups.OWN}{subgroups.DIFFERING}"]
 
 
 def test_a_long_table_keeps_the_order_of_equal_clients():

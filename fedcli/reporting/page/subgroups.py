@@ -64,6 +64,7 @@ OWN = (
     "client's own test images if it has any, otherwise on all; ± as in the table of scores. † "
     "marks a client with too few test images, or too few of a class."
 )
+DIFFERING = " A corrupted client's test images are corrupted as its training images are."
 EQUITY = (
     "In percent, on the client's own test images; ± as in the table of scores. The groups of one "
     "client are often too small for a reliable score, so no best is marked."
@@ -377,21 +378,26 @@ def of_clients(compared: Rows, metrics: Sequence[str]) -> Section:
 
 
 def _has_own(row: SystemRow) -> bool:
-    """Tell whether some client of a system has a model or test images of its own."""
-    parts = [client.part for client in row.scores.clients.values()]
-    return bool(row.scores.personal_models) or "own" in parts
+    """Tell whether some client of a system has a model or test images of its own, or test images
+    that are corrupted otherwise than another's.
+    """
+    clients = row.scores.clients.values()
+    has_images = any(client.part == "own" or client.corruption for client in clients)
+    return bool(row.scores.personal_models) or has_images
 
 
 def _scores_of_clients(scored: Rows, metrics: Sequence[str]) -> Iterator[Tables]:
     """Each metric of each client, then what lies between the groups of each attribute; a legend
     below the first.
     """
+    clients = list(chain.from_iterable(row.scores.clients.values() for row in scored))
     legend = OWN
+    if any(client.corruption for client in clients):
+        legend += DIFFERING
     for metric in metrics:
         name = f"{capital(title(metric))} of each client"
         yield from _client_tables(scored, name, legend, metric)
         legend = ""
-    clients = chain.from_iterable(row.scores.clients.values() for row in scored)
     scaled = f"es_{scored[0].scores.usual[1]}"
     legend = EQUITY
     for attribute in dict.fromkeys(chain.from_iterable(client.groups for client in clients)):
