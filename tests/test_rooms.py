@@ -53,7 +53,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "methods": 42600,
     "metrics": 5800,
     "models": 13300,
-    "reporting": 37400,
+    "reporting": 38000,
     "reproduction": 32900,
     "runs": 16800,
     "scores": 44800,

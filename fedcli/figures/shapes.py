@@ -46,9 +46,10 @@ def titled(
 ) -> DataFrame:
     """A frame with the words of its picture among its attrs: a title, and a caption.
 
-    images: their number, which ends the caption. attrs: further ones.
+    images: their number, which ends the caption; 0 where test sets differ in it. attrs: further
+    ones.
     """
-    if caption:
+    if caption and images:
         caption = f"{caption} n = {images:,} images."
     table.attrs |= {"title": title, "caption": caption, **attrs}
     return table

@@ -261,6 +261,12 @@ def largest_alone(images: AnsweredImages, attribute: str) -> str:
     return f" Shown are {LARGEST}." if has_more_groups(images, attribute) else ""
 
 
+def shared_images(systems: Sequence[System]) -> int:
+    """The number of test images of all runs; 0 where it differs."""
+    counts = {scores.images for system in systems for scores in system.each}
+    return counts.pop() if len(counts) == 1 else 0
+
+
 def shared_attributes(systems: Sequence[System]) -> list[str]:
     """Attributes by whose groups all systems are scored, in the order of the first."""
     attributes = []

@@ -66,7 +66,7 @@ def _question(name: str, title: str, question: str) -> Section:
 
 
 def _model_sections(system: SystemRow, row: SystemRow) -> Iterator[Section]:
-    runs = [(system.name, system.scores)]
+    runs = [(system.run_name, system.scores)]
     yield _question("use", "Intended use", "what it is for and not for, who uses it, on whom")
     yield Section("data", "Training and test data", provenance.images(system))
     yield replace(provenance.settings([system], False), name="training", title="Training")
@@ -84,7 +84,8 @@ def _model_sections(system: SystemRow, row: SystemRow) -> Iterator[Section]:
     yield Section("robustness", "Robustness", falls, text=missing)
     cautions = [*system.shared_patients, at_chance(system.scored), system.warning]
     notes = [*filter(None, cautions), *system.small_groups]
-    notes += single_runs.worst_groups(system.scored[0])
+    which = system.scored[0].which if system.runs > 1 else ""
+    notes += single_runs.worst_groups(system.scored[0], which)
     failures = _question(
         "failures",
         "Known failures",
@@ -95,7 +96,7 @@ def _model_sections(system: SystemRow, row: SystemRow) -> Iterator[Section]:
 
 
 def _thresholds(system: SystemRow) -> list[ReportTable]:
-    """A line for each threshold that an evaluation of the run chose, with the data that it is
+    """A line for each threshold that an evaluation of the first run chose, with the data that it is
     for.
     """
     lines = []
@@ -104,7 +105,10 @@ def _thresholds(system: SystemRow) -> list[ReportTable]:
         lines.append([point.positive, rule, point.threshold, point.images, point.source])
     if not lines:
         return []
-    return [ReportTable.of("Thresholds", THRESHOLD_HEADS, lines, POINTS_LEGEND)]
+    title = "Thresholds"
+    if system.runs > 1:
+        title += f": {system.run_name}"
+    return [ReportTable.of(title, THRESHOLD_HEADS, lines, POINTS_LEGEND)]
 
 
 def _points(system: SystemRow) -> list[OperatingPoint]:
@@ -215,7 +219,7 @@ def evidence_page(row: SystemRow, guidelines: Sequence[evidence.Guideline]) -> D
         )
         text = f"{guideline['source']}. There is material for {count}."
         sections.append(Section(f"guideline-{number}", name, [table], text=[text]))
-    title = f"Evidence for reporting guidelines: {row.name}"
+    title = f"Evidence for reporting guidelines: {row.run_name}"
     return Document(title, EVIDENCE_LEAD, counts, sections)
 
 

@@ -175,7 +175,7 @@ def _data(systems: Rows) -> str:
         _common([counted(row.scores.roster_size, "client", "clients") for row in systems]),
         _common([counted(row.scores.rounds, "round", "rounds") for row in systems]),
         _common([_corruption(row) for row in systems]),
-        _common([_attack(row) for row in systems]),
+        _common([attack_in_words(row) for row in systems]),
     ]
     return f"{', '.join(filter(None, parts))}."
 
@@ -187,7 +187,8 @@ def _corruption(row: SystemRow) -> str:
     return f"{corruption_in_words(corruption)} on {_clients(corruption['clients'])}"
 
 
-def _attack(row: SystemRow) -> str:
+def attack_in_words(row: SystemRow) -> str:
+    """The kind of attack on a system's training, and by whom; "" where there is none."""
     stage = row.scores.data.get("partition")
     attack = stage.options.get("attack") if stage else None
     if not attack:
@@ -204,20 +205,26 @@ def _test_images(systems: Rows) -> str:
     """The number of test images and of their patients; "" where it differs."""
     texts = []
     for row in systems:
-        scores = list(row.scores.versions["clean"].values())
-        score = next((score for score in scores if score.unit), scores[0])
-        text = ""
-        if score.count:
-            text = f"{score.count:,} test images"
-            if score.unit.startswith("patient"):
-                text += f" of {score.units:,} {units.plural(row.scores.noun)}"
-            text += "."
-            if row.scores.unscored:
-                text = f"{capital(row.scores.unscored.sentence)}."
+        text = _common([_test_images_of(run) for run in row.each])
+        if text:
             for sentence in row.shared_patients:
                 text += f" {capital(sentence)}."
         texts.append(text)
     return _common(texts)
+
+
+def _test_images_of(run: RunScores) -> str:
+    """The number of a run's test images and of their patients; "" where it is not known."""
+    scores = list(run.versions["clean"].values())
+    score = next((score for score in scores if score.unit), scores[0])
+    if not score.count:
+        return ""
+    if run.unscored:
+        return f"{capital(run.unscored.sentence)}."
+    text = f"{score.count:,} test images"
+    if score.unit.startswith("patient"):
+        text += f" of {score.units:,} {units.plural(run.noun)}"
+    return f"{text}."
 
 
 def _common(values: Sequence[Any]) -> Any:

@@ -144,6 +144,14 @@ class SystemRow(System):
         return hashes
 
     @property
+    def which_data(self) -> str:
+        """The first run's seed or fold, where the runs' data were drawn anew; "" of the same
+        data.
+        """
+        is_drawn_anew = any(isinstance(hashes, list) for hashes in self.data.values())
+        return self.scored[0].which if is_drawn_anew else ""
+
+    @property
     def own_code(self) -> str:
         """The method and the code from outside the package that it is made of; "" of fedcli's."""
         codes = self.scores.options.get(CODE) or {}

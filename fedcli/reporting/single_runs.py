@@ -68,8 +68,8 @@ def by_group(run: Scored, metric: str = "") -> Iterator[ReportTable]:
     scores = run.scores
     metric = metric or scores.usual[1]
     words = numbers.versions([scores])
-    seed = "" if run.seed is None else f"seed {run.seed}"
-    facts = [scores.name, seed, _rounds_in_words(run, metric)]
+    which = "" if run.seed is None else run.which
+    facts = [scores.name, which, _rounds_in_words(run, metric)]
     caption = f"{', '.join(filter(None, facts))}: {title(metric)} in %"
     for attribute, versions in scores.groups.items():
         images = "scored images" if scores.unscored else "images"
@@ -87,13 +87,14 @@ def by_group(run: Scored, metric: str = "") -> Iterator[ReportTable]:
         yield ReportTable.of(heading, columns, [*lines, *_gap_lines(run, where)])
 
 
-def worst_groups(run: Scored) -> Iterator[str]:
+def worst_groups(run: Scored, which: str = "") -> Iterator[str]:
     """A sentence for each attribute and version of the test images: the worst group and the gap, as
-    the tables have them.
+    the tables have them. which: the run's seed or fold, where it is one of several.
     """
     metric = run.scores.usual[1]
     words = numbers.versions([run.scores])
     rounds = _rounds_in_words(run, metric)
+    when = f"{which}, {rounds}" if which else rounds
     mean = _is_mean(run, metric)
     for attribute, versions in run.scores.groups.items():
         for version, columns in versions.items():
@@ -107,7 +108,7 @@ def worst_groups(run: Scored) -> Iterator[str]:
             column = columns.get(metric, {})
             values = {group: _value(score, mean=mean) for group, score in column.items()}
             worst = views.worst_of(values, metric)
-            images = f"{attribute} on {words.get(version, version)} images, {rounds}"
+            images = f"{attribute} on {words.get(version, version)} images, {when}"
             score = f"{percents(values[worst[0]] or 0)} % {title(metric)}"
             doubt = ""
             if small_decides([run.scores], attribute, version, metric, LAST5 if mean else LAST):
@@ -322,8 +323,9 @@ def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[ReportTa
     if lines:
         columns = heads("") + heads(*PATCHED, unit="%", lower=True)
         yield ReportTable.of("Success of the backdoor", columns, lines, BACKDOOR)
-    corrupted = [(name, scores) for name, scores in runs if scores.severities]
-    for name, scores in corrupted:
+    for name, scores in runs:
+        if not scores.severities:
+            continue
         overall = scores.part().overall
         lines = []
         for version, *level in _levels(scores):
@@ -332,7 +334,7 @@ def by_severity(runs: Runs, metrics: Sequence[str] = SHOWN) -> Iterator[ReportTa
         columns = heads("test images", "severity", "in training")
         columns += heads(*map(title, metrics), unit="%")
         caption = "Severities"
-        if len(corrupted) > 1:
+        if name:
             caption += f": {name}"
         yield ReportTable.of(caption, columns, lines, SEVERITIES)
 

@@ -82,10 +82,10 @@ class Report(Shown):
 
     @property
     def operating(self) -> list[ReportTable]:
-        """Operating points, calibration and net benefit of each run that `evaluate --clinical`
-        scored.
+        """Operating points, calibration and net benefit of each system's first run, where `evaluate
+        --clinical` scored it.
         """
-        scores_by_name = [(row.name, row.scores) for row in self._systems]
+        scores_by_name = [(row.run_name, row.scores) for row in self._systems]
         return list(clinical.tables(scores_by_name, clinical.HEADLINE))
 
     @property

@@ -42,6 +42,19 @@ def test_a_small_group_has_a_mark_behind_its_name():
     assert texts_of(axes.get_yticklabels()) == ["all images (n = 12)", "f† (n = 12)"]
 
 
+def test_a_number_of_images_that_systems_do_not_share_is_left_out():
+    other = TWO_SYSTEMS.copy()
+    other.loc[3, "n"] = 48
+    picture = forest.draw(other)
+    axes = axes_of(picture)["clean test images"]
+    assert texts_of(axes.get_yticklabels()) == ["all images (n = 12)", "f†"]
+    other["n"] = other["n"].astype("Int64")
+    other.loc[[0, 1], "n"] = None  # of folds
+    picture = forest.draw(other)
+    axes = axes_of(picture)["clean test images"]
+    assert texts_of(axes.get_yticklabels()) == ["all images", "f†"]
+
+
 def test_groups_of_several_attributes_have_theirs_in_front():
     lines = [
         forest_line("FedAvg", 0, attribute, group, 80.0)

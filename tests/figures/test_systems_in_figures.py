@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from pandas import DataFrame
-from scored_runs import heal, model, scored
+from scored_runs import fold_of, heal, model, scored
 
 from fedcli.comparison.systems import BEST, LAST, LAST5
 from fedcli.errors import UsageError
@@ -14,7 +14,7 @@ from fedcli.figures import report
 from fedcli.figures.drawing import ALL, OF_ALL
 from fedcli.figures.figure import Figure, NothingToDraw, numbers
 from fedcli.figures.kinds import FIGURES, find, forest, severities
-from fedcli.figures.system import AnsweredImages, largest_alone
+from fedcli.figures.system import AnsweredImages, largest_alone, shared_images
 from fedcli.reporting.rows import compared, rows
 
 GROUP_OF = np.array([0, 1, 1, 2, 2, 2, -1])
@@ -174,6 +174,16 @@ def test_the_caption_of_a_forest_names_its_rounds_and_intervals_that_are_there(s
     frame = forest.frame([replace(system, at=at) for system in systems], metric="accuracy")
     assert frame.attrs["caption"].startswith(words)
     assert ("interval" in frame.attrs["caption"]) == frame["low"].notna().any()
+
+
+def test_a_forest_of_folds_of_unequal_size_has_no_number_of_images(tmp_path):
+    folds = [fold_of(tmp_path / f"f{k}", k, count) for k, count in enumerate((60, 54))]
+    systems = compared(rows(folds, spread="pooled"))
+    frame = forest.frame(systems, metric="accuracy")
+    assert frame["n"].isna().all()
+    assert numbers(frame)[0]["n"] is None
+    assert "n = " not in frame.attrs["caption"]
+    assert shared_images(systems) == 0
 
 
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):

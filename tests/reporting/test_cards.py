@@ -20,7 +20,8 @@ from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.single_runs import by_severity_and_group
 from fedcli.reporting.table import DAGGER, Cell, Column, ReportTable, number
 from fedcli.scores.evaluate import evaluate
-from fedcli.scores.evaluation_options import EvaluateOptions
+from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
+from fedcli.stages.report import Report
 
 COUNTS = {  # items with material, and half
     "CLAIM 2024": (13, 10),
@@ -29,6 +30,11 @@ COUNTS = {  # items with material, and half
     "STARD-AI": (8, 6),
     "TRIPOD+AI": (14, 7),
 }
+
+
+POINT = SimpleNamespace(
+    positive="ill", rule="sensitivity=0.95", threshold=0.1234, images=12, source="images"
+)
 
 
 @pytest.fixture(scope="module")
@@ -394,15 +400,27 @@ def test_a_system_without_points_and_severities_says_how_to_have_them(tmp_path):
 def test_thresholds_are_listed_with_the_images_that_chose_them(row, monkeypatch):
     (system,) = compared([row])
     assert cards._thresholds(system) == []  # no client has validation images
-    point = SimpleNamespace(
-        positive="ill", rule="sensitivity=0.95", threshold=0.1234, images=12, source="images"
-    )
-    monkeypatch.setattr(cards, "chosen_points", lambda run: [point])
+    monkeypatch.setattr(cards, "chosen_points", lambda run: [POINT])
     (table,) = cards._thresholds(system)
     assert table.title == "Thresholds"
     texts = [cell.text for cell in table.rows[0]]
     assert texts == ["ill", "95 % sensitivity", "0.1234", "12", "images"]
     assert table.legend == "From the validation images of these data, and for these data alone."
+
+
+def test_numbers_of_the_first_of_several_runs_have_its_seed(tmp_path, monkeypatch):
+    runs = [scored(tmp_path / f"a{seed}", model(1, seed), seed=seed) for seed in (0, 1)]
+    (line,) = rows(runs, spread="pooled")
+    (system,) = compared([line])
+    named = []
+    monkeypatch.setattr(cards.clinical, "tables", lambda runs, *_: named.extend(runs) or [])
+    sections = {section.name: section for section in cards._model_sections(system, line)}
+    (note,) = [note for note in sections["failures"].notes if note.startswith("worst group")]
+    assert note.startswith("worst group by sex on clean images, seed 0, last round: ")
+    assert not list(Report(runs, ReportOptions()).operating)
+    assert [name for name, _ in named] == ["FedAvg (2 seeds), seed 0"] * 2
+    monkeypatch.setattr(cards, "_points", lambda system: [POINT])
+    assert cards._thresholds(system)[0].title == "Thresholds: FedAvg (2 seeds), seed 0"
 
 
 def test_a_dataset_card_lists_options_that_were_given(row):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from made_scores import scores
-from scored_runs import heal, model, scored
+from scored_runs import fold_of, heal, model, scored
 
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import report
@@ -39,6 +39,18 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
     )
     assert "↓ lower is better." in head.legends
     assert head.tables[0].columns[-1].name == "std of clients ↓"
+
+
+def test_the_number_of_test_images_is_left_out_where_folds_differ(tmp_path):
+    def about(*images):
+        folds = []
+        for k, count in enumerate(images):
+            path = fold_of(tmp_path / f"{count} {k}", k, count)
+            folds.append(path)
+        return report(rows(folds, spread="pooled")).about[0]
+
+    assert "60 test images" in about(60, 60)
+    assert "test images" not in about(60, 54)
 
 
 def with_means(row, **means):

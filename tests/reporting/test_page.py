@@ -24,7 +24,7 @@ from fedcli.figures import inline
 from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
 from fedcli.reporting.page import lead, markup, provenance
-from fedcli.reporting.rows import compared, led_by, rows
+from fedcli.reporting.rows import compared, led_by, rows, shortened
 from fedcli.reporting.table import Cell, Column, ReportTable, number
 from fedcli.reporting.tables import report
 from fedcli.scores.evaluate import evaluate
@@ -154,6 +154,14 @@ def test_no_page_has_the_name_of_a_metric_or_of_a_difference(text):
                 part.replace("<wbr>", ""),
             )
             assert not [match for match in matches if "levelling down" not in match]
+
+
+def test_numbers_of_the_first_run_alone_have_its_name(scores, monkeypatch):
+    named = []
+    monkeypatch.setattr(page.clinical, "tables", lambda runs: named.extend(runs) or [])
+    systems = compared(shortened(rows(scores, spread="pooled")))
+    list(page._closed_sections(systems, page.PageOptions()))
+    assert [name for name, _ in named] == ["FedAvg, seed 0", "FedHEAL, seed 0"]
 
 
 def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):

@@ -248,6 +248,13 @@ def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_
     assert panel.caption.partition(", is ")[2] not in statements[0][1]  # it is wrong
     picture = Image.open(io.BytesIO(base64.b64decode(panel.image.partition(",")[2])))
     assert picture.width == 2 * picture.height
+    assert "several runs" not in errors.legend
+
+
+def test_errors_of_one_of_several_runs_say_which(lines):
+    several = replace(lines[0], scored=[*lines[0].scored] * 2)
+    errors, *_ = images.section([several]).panels
+    assert errors.legend.endswith(images.FIRST_RUN.format(which="seed 0"))
 
 
 def test_the_legend_of_errors_names_the_groups_and_runs_that_are_shown(lines, monkeypatch):

@@ -10,6 +10,7 @@ from fedcli.comparison.systems import BEST
 from fedcli.data import image_counts, manifest
 from fedcli.reporting.page import subgroups
 from fedcli.reporting.table import DAGGER, Cell, ReportTable, percent
+from fedcli.scores.parts import Client
 from fedcli.scores.table import Score, Where
 
 ROSTER = [
@@ -39,6 +40,7 @@ def system(name="FedAvg", **numbers):
         scores=scores,
         at="last",
         runs=1,
+        which_data="",
         each=[scores],
     )
 
@@ -98,28 +100,81 @@ def test_systems_without_a_number_have_no_table():
     assert by_system(system(), system("FedProx")) == []
 
 
+def of_groups(**counts):
+    """A system of one run whose groups have so many test images."""
+    row = system()
+    members = {group: Score(count=count) for group, count in counts.items()}
+    row.scores.members = lambda attribute: members
+    row.scores.grouped = {"sex": SimpleNamespace(unknown=0)}
+    row.scores.images = sum(counts.values())
+    return row
+
+
+def small_ones(scores, attribute, *_):
+    """Groups of fewer than 10 images."""
+    members = scores.members(attribute)
+    return {group: "few" for group, score in members.items() if score.count < 10}
+
+
 def test_heads_of_groups_have_sizes_and_marks(monkeypatch):
-    monkeypatch.setattr(subgroups, "small_groups", lambda scores, attribute: ["m"])
-    members = {"f": Score(count=1200), "m": Score(count=9)}
-    row = SimpleNamespace(scores=SimpleNamespace(members=lambda attribute: members))
-    heads = subgroups._group_heads(row, "sex")
+    monkeypatch.setattr(subgroups, "small_groups", small_ones)
+    heads = subgroups._group_heads([of_groups(f=1200, m=9)], "sex")
     assert heads == {"f": "f [1,200]", "m": f"m [9] {DAGGER}"}
+    heads = subgroups._group_heads([of_groups(f=1200, m=9)] * 2, "sex")
+    assert heads == {"f": "f [1,200]", "m": f"m [9] {DAGGER}"}
+
+
+def test_no_head_of_a_group_has_a_size_where_test_sets_differ(monkeypatch):
+    monkeypatch.setattr(subgroups, "small_groups", small_ones)
+    rows = [of_groups(f=30, m=9), of_groups(f=120, m=120)]
+    assert subgroups._group_heads(rows, "sex") == {"f": "f", "m": "m"}
+    folds = of_groups(f=30, m=9)
+    folds.each += of_groups(f=31, m=8).each
+    assert subgroups._group_heads([folds], "sex") == {"f": "f", "m": f"m {DAGGER}"}
+
+
+def test_a_group_that_is_small_in_one_fold_is_in_doubt(monkeypatch):
+    monkeypatch.setattr(subgroups, "small_groups", small_ones)
+    monkeypatch.setattr(subgroups, "has_small_group", lambda *_: False)
+    monkeypatch.setattr(subgroups, "small_decides", lambda *_: set())
+    folds = of_groups(f=30, m=30)
+    folds.each += of_groups(f=31, m=8).each
+    assert subgroups._unsure(folds, "sex", "clean", "accuracy") == {"m"}
 
 
 def test_the_legend_of_groups_names_images_without_one(monkeypatch):
     monkeypatch.setattr(subgroups, "unreliable", lambda scores, attribute: "")
     monkeypatch.setattr(subgroups, "hidden_note", lambda scores, attribute: "")
-    row = system()
+    row = of_groups(f=17, m=20)
     row.scores.grouped = {"sex": SimpleNamespace(unknown=3)}
     row.scores.images = 40
     legend = subgroups._groups_legend([row], "sex")
-    begin = subgroups.GROUPS.format(images="test images")
+    begin = f"{subgroups.GROUPS} {subgroups.SIZES.format(images='test images')}"
     assert legend.startswith(begin)
     assert "3" in legend.removeprefix(begin)
     assert "Bold" not in legend
     assert "Bold marks the best, without a test; never a gap" in subgroups._groups_legend(
         [row, row], "sex"
     )
+
+
+def test_the_legend_of_groups_gives_no_number_where_test_sets_differ(monkeypatch):
+    monkeypatch.setattr(subgroups, "unreliable", lambda scores, attribute: "")
+    monkeypatch.setattr(subgroups, "hidden_note", lambda scores, attribute: "")
+    rows = [of_groups(f=30, m=30), of_groups(f=120, m=120)]
+    assert "[n]" not in subgroups._groups_legend(rows, "sex")
+    rows[1].scores.grouped = {"sex": SimpleNamespace(unknown=3)}
+    legend = subgroups._groups_legend(rows, "sex")
+    assert legend.endswith(subgroups.UNKNOWN.format(attribute="sex"))
+
+
+def test_the_images_of_a_label_are_left_out_where_test_sets_differ():
+    def labelled(count):
+        part = SimpleNamespace(overall={"clean": {"auc": Score(count=count)}})
+        return SimpleNamespace(labels={"clean": {"ill": part}})
+
+    assert subgroups._images_with("ill", [labelled(30), labelled(30)]) == 30
+    assert subgroups._images_with("ill", [labelled(30), labelled(31)]) is None
 
 
 def test_clients_of_a_partition_have_their_parts_and_classes():
@@ -159,6 +214,9 @@ def test_partitions_are_named_where_there_are_several(monkeypatch):
     assert titles == ["Images of each client (iid)", "Images of each client (skewed)"]
     ((table,), _) = next(subgroups._rosters(rows[:1]))
     assert table.title == "Images of each client"
+    rows[0].which_data = "fold 0, seed 0"
+    ((table,), _) = next(subgroups._rosters(rows[:1]))
+    assert table.title == "Images of each client, fold 0, seed 0"
 
 
 def test_attributes_of_more_clients_than_table_1_has_are_tables(monkeypatch):
@@ -234,7 +292,7 @@ def test_of_a_score_that_is_better_when_low_the_highest_are_open(client_table):
 def test_clients_without_models_or_images_of_their_own_share_the_scores():
     row = system()
     row.stage = lambda kind: None
-    row.scores.clients = {"east": SimpleNamespace(part="test")}
+    row.scores.clients = {"east": Client("clean", "whole")}
     section = subgroups.of_clients([row], ["accuracy"])
     assert section.text == [subgroups.SHARED]
     assert section.tables == []
@@ -244,12 +302,30 @@ def test_clients_without_models_or_images_of_their_own_share_the_scores():
 
 def test_a_client_with_images_of_its_own_has_scores_of_its_own():
     row = system()
-    row.scores.clients = {"east": SimpleNamespace(part="own")}
+    row.scores.clients = {"east": Client("clean", "own")}
+    assert subgroups._has_own(row)
+    row.scores.clients = {"east": Client("clean", "whole"), "west": Client("corrupted", "whole")}
+    assert not subgroups._has_own(row)  # one kind, as the table of scores has it
+    row.scores.clients["west"] = Client("corrupted", "whole", "blur 5")
     assert subgroups._has_own(row)
     row.scores.clients = {}
     assert not subgroups._has_own(row)
     row.scores.personal_models = True
     assert subgroups._has_own(row)
+
+
+def test_tables_of_clients_that_are_corrupted_differently_say_so(monkeypatch):
+    legends = []
+    monkeypatch.setattr(
+        subgroups, "_client_tables", lambda rows, title, legend, *_: legends.append(legend) or []
+    )
+    row = system()
+    row.scores.usual = ("accuracy", "auc")
+    row.scores.clients = {"east": Client("clean", "whole"), "west": Client("corrupted", "whole")}
+    list(subgroups._scores_of_clients([row], ["accuracy"]))
+    row.scores.clients["east"] = Client("corrupted", "whole", "blur 5")
+    list(subgroups._scores_of_clients([row], ["accuracy"]))
+    assert legends == [subgroups.OWN, f"{subgroups.OWN}{subgroups.DIFFERING}"]
 
 
 def test_a_long_table_keeps_the_order_of_equal_clients():

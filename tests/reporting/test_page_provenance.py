@@ -5,11 +5,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pandas import DataFrame
 from report_tables import texts
+from scored_runs import fold, model, scored
 
 from fedcli.data import image_counts, manifest
 from fedcli.reporting import timing
 from fedcli.reporting.page import provenance
+from fedcli.reporting.rows import rows
+from fedcli.reporting.table import ReportTable
 
 SEX = {
     "east": {"train": {"f": 30, "m": 10}},
@@ -115,6 +119,29 @@ def test_a_column_without_images_has_a_dash():
 def test_a_run_without_data_has_no_table_1(monkeypatch):
     monkeypatch.setattr(manifest, "parent", lambda path, *kinds: None)
     assert provenance.table_one(Path("run.json")) == []
+
+
+def test_images_of_one_of_several_runs_say_which(monkeypatch):
+    table = ReportTable.of("Table 1", ["images"], [["40"]])
+    monkeypatch.setattr(provenance, "table_one", lambda run: [table])
+    steps = DataFrame([["trained on", 30, "", True]])
+    monkeypatch.setattr(provenance.flow, "frame", lambda row: steps)
+    row = SimpleNamespace(
+        run_files=[Path("run.json")], run_name="FedAvg (2 folds), fold 0", which_data="fold 0"
+    )
+    titles = [table.title for table in provenance.images(row)]
+    assert titles == ["Table 1, fold 0", "Flow of images: FedAvg (2 folds), fold 0"]
+    row.which_data = ""
+    assert provenance.images(row)[0].title == "Table 1"
+
+
+def test_runs_on_data_of_their_own_say_which_is_the_first(tmp_path):
+    folds = [scored(tmp_path / f"f{k}", model(1, k), **fold(k)) for k in (0, 1)]
+    (row,) = rows(folds, spread="pooled")
+    assert row.which_data == "fold 0, seed 0"
+    seeds = [scored(tmp_path / f"s{k}", model(1, k), seed=k) for k in (0, 1)]
+    (row,) = rows(seeds, spread="pooled")
+    assert row.which_data == ""
 
 
 def test_images_at_sites_are_counted_as_the_sites_described_them(tmp_path, monkeypatch):

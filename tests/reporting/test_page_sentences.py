@@ -31,6 +31,7 @@ def system(label="FedAvg", **changes):
         "rounds": 5,
         "corruption": None,
         "options": {},
+        "data": {},
         "groups": {"sex": {"clean": {}}},
         "usual": ("accuracy", "auc_ovo_macro"),
         "versions": {"clean": {}, "corrupted": {}},
@@ -42,6 +43,7 @@ def system(label="FedAvg", **changes):
         "label": label,
         "name": label,
         "runs": 1,
+        "drawn": "seeds",
         "at": "last5",
         "attributes": ["sex"],
         "numbers": {},
@@ -91,6 +93,10 @@ def test_two_systems_are_counted_and_each_has_the_seeds(monkeypatch):
     )
     rows[1].runs = 2
     assert "seeds" not in lead.sentence(rows)
+    folds = system(runs=5, drawn="folds")
+    assert "for 5 rounds with 5 folds, on" in lead.sentence([folds])
+    seeds = system("FedProx", runs=5)
+    assert "for 5 rounds, on" in lead.sentence([folds, seeds])
 
 
 def test_a_corruption_is_said_with_its_clients():
@@ -100,6 +106,28 @@ def test_a_corruption_is_said_with_its_clients():
     )
     many = NOISE | {"clients": ["a", "b", "c", "d"]}
     assert " on 4 clients and on " in lead._corrupted([system(corruption=many)])
+
+
+def test_corruptions_that_differ_by_client_are_all_said():
+    parts = [NOISE, {"kind": "gaussian-blur", "severity": 5, "clients": ["west"]}]
+    mixed = {"kind": "mixed", "severity": 5, "clients": ["east", "west"], "each": parts}
+    assert lead._corrupted([system(corruption=mixed)]) == (
+        "with gaussian noise of severity 2 or gaussian blur of severity 5 on 2 clients (east, west) "
+        "and on a copy of the test set"
+    )
+
+
+def test_an_attack_is_said_and_its_images_are_not_called_unchanged():
+    attack = {"kind": "backdoor", "strength": 0.5, "clients": ["east"]}
+    data = {"partition": SimpleNamespace(options={"attack": attack})}
+    by_east = "with an attack by east (backdoor 0.5)"
+    assert lead._corrupted([system(data=data)]) == by_east
+    flip = system(data=data, options={"augment": "flip"})
+    assert lead._corrupted([flip]) == f"on images augmented by flip, {by_east}"
+    noisy = system(data=data, corruption=NOISE)
+    assert lead._corrupted([noisy]).endswith(f" on a copy of the test set, {by_east}")
+    other = lead._corrupted([system(data=data), system()])
+    assert other == "on data that are not the same for all (see the notes)"
 
 
 def test_systems_of_other_corruptions_are_not_called_the_same():
@@ -113,7 +141,10 @@ def test_systems_of_other_corruptions_are_not_called_the_same():
 def test_an_augmentation_is_named_where_all_share_it():
     flip = system(options={"augment": "flip"})
     assert lead._corrupted([flip]) == "on images without corruption, augmented by flip"
-    assert lead._corrupted([flip, system()]) == "on images without corruption, augmented"
+    some = "on images without corruption, augmented for some of the methods"
+    assert lead._corrupted([flip, system()]) == some
+    other = system(options={"augment": "affine"})
+    assert lead._corrupted([flip, other]) == "on images without corruption, augmented"
     result = lead._corrupted([system(options={"augment": "none"})])
     assert result == "on images as they are"
 
@@ -251,6 +282,50 @@ def test_facts_that_systems_do_not_share_are_left_out(monkeypatch):
     monkeypatch.setattr(lead, "_facts", lambda row: rows[row])
     assert lead.facts(["a", "b"]) == [("Classes", "2: ill, well")]
     assert lead.facts(["a"]) == [("Test images", "40"), ("Classes", "2: ill, well")]
+
+
+def scores_on(count, patients):
+    """Scores of a test set of so many images and patients."""
+    score = Score([0.5], [1], count, interval="percentile by patient or lesion", units=patients)
+    return SimpleNamespace(
+        images=count,
+        noun="patient",
+        unscored=None,
+        versions={"clean": {"accuracy": score}},
+        classes=["ill", "well"],
+        clients={},
+        roster_size=3,
+        model={},
+        several_labels=False,
+        answers=lambda: 2,
+        chance_in_words=lambda: "chance",
+    )
+
+
+def test_the_size_of_the_test_set_is_left_out_where_folds_differ():
+    row = system()
+    row.scores = scores_on(40, 20)
+    row.each = [row.scores, scores_on(40, 20)]
+    assert dict(lead.facts([row]))["Test images"] == "40 of 20 patients"
+    row.each[1] = scores_on(41, 20)
+    assert "Test images" not in dict(lead.facts([row]))
+
+
+def test_the_legend_of_intervals_has_no_number_where_test_sets_differ(monkeypatch):
+    monkeypatch.setattr(lead, "versions", lambda scores: {})
+
+    def legend(*each):
+        row = system(numbers={"clean": 80.0}, intervals={"clean": (75.0, 85.0)})
+        row.each = each
+        (table,) = lead.intervals([row], ["accuracy"])
+        assert table.title == "Scores with 95 % intervals by patient"
+        return table.legend
+
+    same = "resamples of the 20 patients of the test set. It"
+    assert same in legend(scores_on(40, 20), scores_on(41, 20))
+    assert "resamples of the patients of each test set. It" in legend(
+        scores_on(40, 20), scores_on(40, 21)
+    )
 
 
 def test_the_unit_of_an_interval_is_that_of_the_score():

@@ -124,6 +124,12 @@ def test_the_worst_group_of_each_attribute_is_a_sentence():
     ]
 
 
+def test_the_worst_group_of_one_of_several_runs_has_its_seed():
+    run = run_of(groups(f=0.625, m=0.75))
+    (sentence,) = single_runs.worst_groups(run, "fold 0, seed 1")
+    assert sentence.startswith("worst group by sex on clean images, fold 0, seed 1, last round: f,")
+
+
 def test_one_group_alone_is_not_the_worst():
     run = run_of(groups(f=0.625))
     assert list(single_runs.worst_groups(run)) == []
@@ -162,6 +168,8 @@ SEVERE = with_severities(("3", True, True), ("1", True, False), ("5", False, Fal
 def test_severities_are_lines_in_rising_order_after_the_clean_images():
     runs = [("FedAvg", SEVERE)]
     (table,) = single_runs.by_severity(runs, [AREA])
+    assert table.title == "Severities: FedAvg"
+    (table,) = single_runs.by_severity([("", SEVERE)], [AREA])
     assert table.title == "Severities"
     assert heads_of(table) == ["test images", "severity", "in training", "AUC, one-vs-one"]
     expected = [

@@ -21,7 +21,7 @@ from ...scores.table import Where
 from ..drawing import ALL, INK, MOST_SYSTEMS, Axes, Looks, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, looks_of, panels, picture, titled
-from ..system import VERSION, System, shared_attributes
+from ..system import VERSION, System, shared_attributes, shared_images
 
 WIDTH = 4.4  # inches of a panel
 LINE = 0.32  # inches of a group in it
@@ -59,6 +59,7 @@ def frame(
         images = version or "any"
         raise NothingToDraw(f"no system has {score} on {images} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
+    table["n"] = table["n"].astype("Int64")  # none where the test sets of folds differ
     caption = ROUNDS[systems[0].at]
     if table["low"].notna().any():
         caption += units.worded(BARRED, systems[0].scores.noun)
@@ -80,7 +81,7 @@ def frame(
         table,
         heading,
         caption,
-        systems[0].scores.images,
+        shared_images(systems),
         score=score,
     )
 
@@ -97,11 +98,16 @@ def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
 def _lines(systems: Sequence[System], where: Where) -> Iterator[tuple]:
     for system in systems:
         value = system.percent(where)
-        score = system.scored[0].score(where)
-        if score and np.isfinite(value):
+        if np.isnan(value):
+            continue
+        scores = [run.score(where) for run in system.scored]
+        if all(scores):
             group = where.group or ALL
             identity = where.version, system.name, system.place, where.attribute, group
-            yield *identity, score.count, bool(score.small), value, *system.bounds(where)
+            counts = {score.count for score in scores if score}
+            count = counts.pop() if len(counts) == 1 else None
+            is_small = any(score.small for score in scores if score)
+            yield *identity, count, is_small, value, *system.bounds(where)
 
 
 def draw(table: DataFrame) -> Picture:
@@ -136,7 +142,7 @@ def _ranked(table: DataFrame) -> Picture:
         f"{table.attrs['score']} (%)",
     )
     mark = "†" if table["small"].any() else ""
-    title = f"{{}} test images{mark} (n = {reference['n']:,})"
+    title = f"{{}} test images{mark}{_size(on_first_version)}"
     by_version = panels(table, "version", draw_panel, title.format)
     height = 0.9 + NAME * len(ordered)
     return picture(table, by_version, size=(WIDTH, height))
@@ -209,7 +215,7 @@ def _panel(
         )
         dot = look | {"markersize": 5.5}
         axes.plot(lines["value"], y, **dot)
-    axes.set_yticks(range(len(keys)), _names(groups))
+    axes.set_yticks(range(len(keys)), _names(part))
     vertical_limits = (len(keys) - 0.5, -0.5)
     axes.set(ylim=vertical_limits, xlim=limits, xlabel=score)
     axes.grid(axis="y", visible=False)
@@ -220,18 +226,26 @@ def _panel(
         axes.axhline(row - 0.5, color=INK, linewidth=0.8, alpha=alpha)
 
 
-def _names(groups: DataFrame) -> list[str]:
-    several = groups["attribute"].nunique() > 2  # with "", of all images
+def _names(part: DataFrame) -> list[str]:
+    several = part["attribute"].nunique() > 2  # with "", of all images
     names = []
-    for line in groups.itertuples():
-        name = line.group
-        if several and line.attribute:
-            name = f"{line.attribute}: {name}"
+    for (attribute, group), lines in part.groupby(["attribute", "group"], sort=False):
+        name = group
+        if several and attribute:
+            name = f"{attribute}: {name}"
         name = short(name)
-        if line.small:
+        if lines["small"].any():
             name += "†"
-        names.append(f"{name} (n = {line.n:,})")
+        names.append(f"{name}{_size(lines)}")
     return names
+
+
+def _size(lines: DataFrame) -> str:
+    """The number of images of these lines, in brackets; "" where it differs."""
+    counts = lines["n"]
+    if counts.hasnans or counts.nunique() > 1:
+        return ""
+    return f" (n = {counts.iloc[0]:,})"
 
 
 QUESTION = "How good is each method, for all images and for each group?"

@@ -14,7 +14,7 @@ from ...scores.views import WORST, worst_of
 from ..drawing import MOST_SYSTEMS, Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, panels, picture, titled
-from ..system import System, shared_attributes
+from ..system import System, shared_attributes, shared_images
 
 GREY: Look = {
     "color": "#9a9a9a",
@@ -56,7 +56,7 @@ def frame(
     if len(systems) < 2 or not lines:
         sentence = f"no two systems have {title(metric)} of groups to compare"
         raise NothingToDraw(sentence, "give runs evaluated with --by")
-    return of_pairs(lines, metric, len(systems), systems[0].scores.images)
+    return of_pairs(lines, metric, len(systems), shared_images(systems))
 
 
 def of_pairs(

@@ -205,7 +205,7 @@ def _open_sections(
 
 def _closed_sections(systems: Rows, options: PageOptions) -> Iterator[Section]:
     """All else by interest, in the order of the page."""
-    scores_by_name = [(row.name, row.scores) for row in systems]
+    scores_by_name = [(row.run_name, row.scores) for row in systems]
     certainty = lead.intervals(systems, options.metrics)
     certainty += options.tests
     certainty += comparison.rank_tables(comparison.rank_tests(systems))

@@ -24,7 +24,7 @@ from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
-from ..rows import Rows, SystemRow, scores_of
+from ..rows import Rows, SystemRow, scores_of, unique
 from ..table import Section
 
 SHOWN = 6  # images
@@ -32,10 +32,10 @@ LEGEND = "Test images: above as they are, below the same ones corrupted, with th
 EACH = 2  # errors of each group
 ERRORS = (
     "The test images of {groups} that the last round's models are most confidently wrong "
-    "about{noisy}, and their most likely class for each, with its probability.{runs} Look at these "
+    "about{noisy}, and their most likely class for each, with its probability. Look at these "
     "images before you send them on."
 )
-FIRST_RUNS = " The models are those of each method's first run."
+FIRST_RUN = " Of a method with several runs, these are the answers of the first: {which}."
 TRAINED_ON = "Pictures of training images: look at them before you send this page on. {caption}"
 SAMPLES = 8  # clients, and classes, of which training images are shown
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
@@ -122,8 +122,10 @@ def _errors(compared: Rows) -> Iterator[Panels]:
         legend = ERRORS.format(
             groups=LARGEST if has_more_groups(images, attribute) else "each group",
             noisy=versions_shown,
-            runs=FIRST_RUNS if any(row.runs > 1 for row in compared) else "",
         )
+        which = unique(row.scored[0].which for row in compared if row.runs > 1)
+        if which:
+            legend += FIRST_RUN.format(which=console.listed(which, "or"))
         yield Panels(title, drawings, legend=legend, layout="cases")
 
 

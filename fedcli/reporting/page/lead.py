@@ -13,6 +13,7 @@ from ... import console
 from ...comparison.cautions import small_decides, small_groups
 from ...comparison.verdict import RESAMPLES, Against
 from ...data import units
+from ...data.corruption.mixture import spoken as corruption_in_words
 from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
@@ -28,8 +29,8 @@ from ...scores.views import GAP, is_tied, worst_of
 from ..columns import shown
 from ..comparison import spoken, tests_against
 from ..dataset_card import card_of
-from ..head import chance
-from ..rows import Rows, SystemRow, gap_in_points, scores_of
+from ..head import attack_in_words, chance
+from ..rows import Rows, SystemRow, differ, gap_in_points, scores_of, unique
 from ..table import Column, Heads, ReportTable, Section
 
 MADE_UP = (
@@ -43,9 +44,9 @@ MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
 INTERVALS = (
     "In percent: the scores of the tables, each with its {level} {kind}interval over "
-    "{resamples:,} bootstrap resamples of the {units:,} {unit} of the test set. It shows how much "
-    "a score depends on these {unit}, not on training again. Two methods whose intervals "
-    "overlap may still differ: see the tests below."
+    "{resamples:,} bootstrap resamples of the {drawn}. It shows how much a score depends on these "
+    "{units}, not on training again. Two methods whose intervals overlap may still differ: see the "
+    "tests below."
 )
 
 
@@ -76,10 +77,11 @@ def sentence(compared: Rows) -> str:
     systems = compared[0].label if len(compared) == 1 else f"{len(compared)} methods"
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
-    seeds = {row.runs for row in compared}
+    runs = [(row.runs, row.drawn) for row in compared]
     repeated = ""
-    if len(seeds) == 1:
-        repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}"
+    if not differ(runs):
+        count, drawn = runs[0]
+        repeated = f" with {console.counted(count, drawn.removesuffix('s'), drawn)}"
         if len(compared) > 1:
             repeated += " each"
     data = f"{'; '.join(datasets)}. {console.capital(systems)}"
@@ -106,23 +108,29 @@ def facts(compared: Rows) -> list[tuple[str, str]]:
 
 def _facts(row: SystemRow) -> dict[str, str]:
     scores = row.scores
-    images = f"{scores.images:,}"
-    patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
-    if patients:
-        images += f" of {patients[0].units:,} {units.plural(scores.noun)}"
-    if scores.unscored:
-        images = scores.unscored.sentence
+    images = unique(map(_test_images, row.each))
     model = scores.model.get("name") or ""
     trained = scores.model.get("trainable")
     if model and trained:
         model += f", {trained:,} trained parameters"
     return {
-        "Test images": images,
+        "Test images": images[0] if len(images) == 1 else "",
         "Classes": _named(scores.classes),
         "Chance": chance(row.each).partition(": ")[2].rstrip("."),
         "Clients": _named(list(scores.clients)) or str(scores.roster_size),
         "Model": model,
     }
+
+
+def _test_images(scores: RunScores) -> str:
+    """The number of test images, and of their patients where these are known."""
+    if scores.unscored:
+        return scores.unscored.sentence
+    images = f"{scores.images:,}"
+    patients = [score for score in scores.versions["clean"].values() if _is_by_patient(score)]
+    if patients:
+        images += f" of {patients[0].units:,} {units.plural(scores.noun)}"
+    return images
 
 
 def _is_by_patient(score: Score) -> bool:
@@ -144,30 +152,36 @@ def _span(noun: str, numbers: list[int]) -> str:
 
 
 def _corrupted(compared: Rows) -> str:
-    kinds = [row.scores.corruption for row in compared]
-    corruption = kinds[0]
-    if not any(kinds):
-        return _augmented(compared)
-    if corruption is None or any(kind != corruption for kind in kinds):
+    """The corruption or augmentation of the training images, and an attack on training."""
+    corruptions = [row.scores.corruption or {} for row in compared]
+    attacks = [attack_in_words(row) for row in compared]
+    if differ(corruptions) or differ(attacks):
         return "on data that are not the same for all (see the notes)"
+    corruption = corruptions[0]
+    attack = f"with an {attacks[0]}" if attacks[0] else ""
+    if not corruption:
+        images = _augmented(compared, attacked=bool(attack))
+        return ", ".join(filter(None, [images, attack]))
     names = corruption["clients"]
     clients = console.counted(len(names), "client", "clients")
     if 0 < len(names) < 4:
         clients += f" ({', '.join(names)})"
-    kind = corruption["kind"].replace("-", " ")
-    severity = corruption["severity"]
-    return f"with {kind} of severity {severity} on {clients} and on a copy of the test set"
+    kind = corruption_in_words(corruption)
+    images = f"with {kind} on {clients} and on a copy of the test set"
+    return ", ".join(filter(None, [images, attack]))
 
 
-def _augmented(compared: Rows) -> str:
+def _augmented(compared: Rows, *, attacked: bool) -> str:
     """The training images without a corruption: as they are, or with the augmentation that the
-    options name.
+    options name. attacked: whether a client attacks, which may change its images.
     """
     kinds = [row.scores.options.get("augment") or "none" for row in compared]
     if all(kind == "none" for kind in kinds):
-        return "on images as they are"
-    augmented = "on images without corruption, augmented"
-    if isinstance(kinds[0], str) and kinds.count(kinds[0]) == len(kinds):
+        return "" if attacked else "on images as they are"
+    augmented = "on images augmented" if attacked else "on images without corruption, augmented"
+    if "none" in kinds:
+        augmented += " for some of the methods"
+    elif isinstance(kinds[0], str) and not differ(kinds):
         augmented += f" by {kinds[0]}"
     return augmented
 
@@ -359,23 +373,35 @@ def intervals(compared: Rows, metrics: Sequence[str]) -> list[ReportTable]:
         version = words.get(where.version, where.version)
         heads.append(Column(version, "%", title(where.metric)))
     lines = zip([row.name for row in compared], *columns.values())
-    row, where = next(
-        (row, where) for row in compared for where in columns if _interval(row, where)
-    )
-    score = row.scores.versions[where.version][where.metric]
-    unit = row.scores.noun if _is_by_patient(score) else units.IMAGE
-    if row.scores.unscored and unit == units.IMAGE:
-        unit = SCORED_IMAGE
+    drawn: list[tuple[str, Score]] = []
+    for k, row in enumerate(compared):
+        wheres = [where for where, column in columns.items() if column[k]]
+        if wheres:
+            drawn += [_drawn(scores, wheres[0]) for scores in row.each]
+    names = unique(name for name, _ in drawn)
+    counts = [score.units for _, score in drawn]
+    plural = console.listed([units.plural(name) for name in names], "or")
+    sampled = f"{plural} of each test set"
+    if len(names) == 1 and not differ(counts):
+        sampled = f"{counts[0]:,} {plural} of the test set"
     level = f"{100 * LEVEL:g} %"
     legend = INTERVALS.format(
         level=level,
-        kind="BCa " if score.is_bca else "",
+        kind="BCa " if all(score.is_bca for _, score in drawn) else "",
         resamples=RESAMPLES,
-        units=score.units,
-        unit=units.plural(unit),
+        drawn=sampled,
+        units=plural,
     )
-    legend = units.worded(legend, row.scores.noun)
+    unit = console.listed(names, "or")
     return [ReportTable.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
+
+
+def _drawn(scores: RunScores, where: Where) -> tuple[str, Score]:
+    """The noun of what the intervals of a run draw, and a score that has one."""
+    score = scores.versions[where.version][where.metric]
+    if _is_by_patient(score):
+        return scores.noun, score
+    return SCORED_IMAGE if scores.unscored else units.IMAGE, score
 
 
 def _interval(row: SystemRow, where: Where) -> str | None:

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,14 @@ ENERGIES = {  # shown where some run knows it
 def images(row: SystemRow) -> list[ReportTable]:
     """Table 1 of a system's first run, and the flow of its images, where the data are there."""
     tables = table_one(row.run_files[0]) if row.run_files else []
+    if row.which_data:
+        tables = [replace(table, title=f"{table.title}, {row.which_data}") for table in tables]
     with suppress(NothingToDraw):
         lines = []
         for step, count, comment, _ in flow.frame(row).itertuples(index=False):
             lines.append([step, int(count), comment])
         heads = ["step", "images", "about"]
-        tables.append(ReportTable.of(f"Flow of images: {row.name}", heads, lines, FLOW))
+        tables.append(ReportTable.of(f"Flow of images: {row.run_name}", heads, lines, FLOW))
     return tables
 
 

@@ -28,16 +28,19 @@ from ...metrics import METRICS, PARITY, better_low, title
 from ...printed import fixed
 from ...scores import numbers, views
 from ...scores.groups import unknown_note
+from ...scores.scores import RunScores
 from ...scores.table import Score, Where
 from ...scores.views import ACROSS
 from ...scores.views import compared as is_compared
 from ..columns import Names, group_columns, joined, shown
-from ..rows import Rows, SystemRow, scores_of
+from ..rows import Rows, SystemRow, differ, scores_of
 from ..single_runs import unreliable
 from ..table import DAGGER, Cell, Column, ReportTable, Section, mark, percent
 from . import provenance
 
-GROUPS = "In percent, as in the table of scores; [n]: {images} of a group."
+GROUPS = "In percent, as in the table of scores."
+SIZES = "[n]: {images} of a group."
+UNKNOWN = "Images whose {attribute} is unknown are in no group, but in the other scores."
 OVER_CLASSES = " Each is the mean over classes, each class against all others."
 UNSURE = " †: one group is too small, so the whole column is unreliable."
 MACRO = "_ovr_macro"  # each class against all others
@@ -61,6 +64,7 @@ OWN = (
     "client's own test images if it has any, otherwise on all; ± as in the table of scores. † "
     "marks a client with too few test images, or too few of a class."
 )
+DIFFERING = " A corrupted client's test images are corrupted as its training images are."
 EQUITY = (
     "In percent, on the client's own test images; ± as in the table of scores. The groups of one "
     "client are often too small for a reliable score, so no best is marked."
@@ -117,7 +121,7 @@ def _group_tables(
     """A table of each metric, the last of them first, with what the numbers mean below the first of
     them.
     """
-    heads = _group_heads(rows[0], attribute)
+    heads = _group_heads(rows, attribute)
     for metric in reversed(metrics):
         names: Names = {}
         for scores in scores_of(rows):
@@ -131,37 +135,55 @@ def _group_tables(
         )
 
 
-def _group_heads(row: SystemRow, attribute: str) -> dict[str, str]:
-    """The groups with their sizes, and a mark where one is small."""
-    small = small_groups(row.scores, attribute)
+def _group_heads(rows: Rows, attribute: str) -> dict[str, str]:
+    """The groups with their sizes, where all test sets have the same, and a mark where one is small
+    in all of them.
+    """
+    runs = scores_of(rows)
+    has_sizes = _has_equal_groups(runs, attribute)
+    small_by_run = [small_groups(scores, attribute) for scores in runs]
     heads = {}
-    for group, score in row.scores.members(attribute).items():
-        heads[group] = f"{group} [{score.size}]"
-        if group in small:
-            heads[group] += f" {DAGGER}"
+    for scores in runs:
+        for group, score in scores.members(attribute).items():
+            heads[group] = f"{group} [{score.size}]" if has_sizes else group
+            if all(group in small for small in small_by_run):
+                heads[group] += f" {DAGGER}"
     return heads
+
+
+def _has_equal_groups(runs: Sequence[RunScores], attribute: str) -> bool:
+    """Tell whether the groups have as many test images in all runs."""
+    sizes = []
+    for scores in runs:
+        members = scores.members(attribute)
+        sizes.append({group: score.size for group, score in members.items()})
+    return not differ(sizes)
 
 
 def _groups_legend(rows: Rows, attribute: str) -> str:
     """The meaning of the numbers and marks in tables of groups, and the images that have no group
     or are hidden.
     """
-    scores = rows[0].scores
-    images = "scored images" if scores.unscored else "test images"
-    sentences = [GROUPS.format(images=images), unreliable(rows[0].each, [attribute])]
-    sentences.append(hidden_note(scores_of(rows), attribute))
+    runs = scores_of(rows)
+    sentences = [GROUPS]
+    if _has_equal_groups(runs, attribute):
+        images = "scored images" if runs[0].unscored else "test images"
+        sentences.append(SIZES.format(images=images))
+    sentences.append(unreliable(runs, [attribute]))
+    sentences.append(hidden_note(runs, attribute))
     if len(rows) > 1:
         sentences.append(
             "Bold marks the best, without a test; never a gap that is smaller only because "
             "groups lost."
         )
-    missing = unknown_note(
-        attribute,
-        scores.grouped[attribute].unknown,
-        scores.images,
-    )
-    if missing:
-        sentences.append(f"{capital(missing)}.")
+    notes = []
+    for scores in runs:
+        unknown = scores.grouped[attribute].unknown
+        notes.append(unknown_note(attribute, unknown, scores.images))
+    if differ(notes):
+        sentences.append(UNKNOWN.format(attribute=attribute))
+    elif notes[0]:
+        sentences.append(f"{capital(notes[0])}.")
     return " ".join(filter(None, sentences))
 
 
@@ -183,14 +205,14 @@ def _decisions(
     legend = "In percent, better when low."
     if len(scores.classes) > 2:
         legend += OVER_CLASSES
-    if small_groups(scores, attribute):
+    unsure = [doubtful_decisions(row.scores, attribute, list(names)) for row in rows]
+    if any(unsure):
         legend += UNSURE
     if undefined:
         image = "scored image" if scores.unscored else "image"
         legend += f" Left out, as no {image} defines them: {', '.join(undefined)}."
     elif version != "clean":
         legend = ""
-    unsure = [doubtful_decisions(row.scores, attribute, list(names)) for row in rows]
     yield from _by_system(f"Differences in decisions: {images}", rows, names, heads, legend, unsure)
 
 
@@ -201,7 +223,9 @@ def _unsure(
     metric: str,
 ) -> set[str]:
     """The columns of one system that a small group decides: its own, and those of all groups."""
-    small = {*small_groups(row.scores, attribute, metric)}
+    small: set[str] = set()
+    for scores in row.each:
+        small |= small_groups(scores, attribute, metric).keys()
     if has_small_group(row.each, attribute, metric):
         small |= {SCALED, *ACROSS}
     return small | small_decides(row.each, attribute, version, metric, row.at)
@@ -243,19 +267,31 @@ def _label_table(
     lines = []
     for label in scored[0].scores.classes:
         if label in labels:
-            count = next(iter(labels[label].overall["clean"].values())).count
+            count = _images_with(label, scores_of(scored))
             wheres = [where._replace(label=label) for where in columns]
             cells = [_label_cell(row, where) for row in scored for where in wheres]
             lines.append([label, count, *cells])
     return ReportTable.of(name, heads, lines, legend)
 
 
+def _images_with(label: str, runs: Sequence[RunScores]) -> int | None:
+    """The test images that have a label; None where the test sets differ in it."""
+    counts = []
+    for scores in runs:
+        labels = scores.labels["clean"]
+        if label in labels:
+            any_score = next(iter(labels[label].overall["clean"].values()))
+            counts.append(any_score.count)
+    return None if differ(counts) else counts[0]
+
+
 def _label_cell(row: SystemRow, where: Where) -> Cell:
     """The score of a label, in doubt where few patients have it or few have it not; or what lies
     between groups.
     """
-    score = row.known[0].get(where)
-    return row.cell(where, doubtful=bool(score and score.small))
+    scores = [numbers_of_run.get(where) for numbers_of_run in row.known]
+    doubtful = any(score and score.small for score in scores)
+    return row.cell(where, doubtful=doubtful)
 
 
 def _by_system(
@@ -348,21 +384,26 @@ def of_clients(compared: Rows, metrics: Sequence[str]) -> Section:
 
 
 def _has_own(row: SystemRow) -> bool:
-    """Tell whether some client of a system has a model or test images of its own."""
-    parts = [client.part for client in row.scores.clients.values()]
-    return bool(row.scores.personal_models) or "own" in parts
+    """Tell whether some client of a system has a model or test images of its own, or test images
+    that are corrupted otherwise than another's.
+    """
+    clients = row.scores.clients.values()
+    has_images = any(client.part == "own" or client.corruption for client in clients)
+    return bool(row.scores.personal_models) or has_images
 
 
 def _scores_of_clients(scored: Rows, metrics: Sequence[str]) -> Iterator[Tables]:
     """Each metric of each client, then what lies between the groups of each attribute; a legend
     below the first.
     """
+    clients = list(chain.from_iterable(row.scores.clients.values() for row in scored))
     legend = OWN
+    if any(client.corruption for client in clients):
+        legend += DIFFERING
     for metric in metrics:
         name = f"{capital(title(metric))} of each client"
         yield from _client_tables(scored, name, legend, metric)
         legend = ""
-    clients = chain.from_iterable(row.scores.clients.values() for row in scored)
     scaled = f"es_{scored[0].scores.usual[1]}"
     legend = EQUITY
     for attribute in dict.fromkeys(chain.from_iterable(client.groups for client in clients)):
@@ -382,6 +423,8 @@ def _rosters(compared: Rows) -> Iterator[Tables]:
         title = "Images of each client"
         if len(rows_by_partition) > 1:
             title += f" ({path.parent.name})"
+        if rows[0].which_data:
+            title += f", {rows[0].which_data}"
         yield _roster(title, manifest.read(path).body, rows)
         yield from _attributes(title, path)
 
