@@ -116,9 +116,13 @@ class SystemRow(System):
 
     @property
     def drawn(self) -> str:
-        """The kind of its runs: "folds" if each has one of its own, else "seeds"."""
+        """The kind of its runs: "folds" if each has one of its own, "runs" if some share a fold of
+        several, else "seeds".
+        """
         folds = {run.fold for run in self.scored}
-        return "folds" if self.runs > 1 and len(folds) == self.runs else "seeds"
+        if self.runs > 1 and len(folds) == self.runs:
+            return "folds"
+        return "runs" if len(folds) > 1 else "seeds"
 
     @cached_property
     def options(self) -> Options:

@@ -84,8 +84,8 @@ def sentence(compared: Rows) -> str:
         repeated = f" with {console.counted(count, drawn.removesuffix('s'), drawn)}"
         if len(compared) > 1:
             repeated += " each"
-    data = f"{'; '.join(datasets)}. {console.capital(systems)}"
-    return f"{data} trained by {clients} for {rounds}{repeated}, {_corrupted(compared)}."
+    begin = f"{'; '.join(datasets)}. {console.capital(systems)}"
+    return f"{begin} trained by {clients} for {rounds}{repeated}, {_corrupted(compared)}."
 
 
 def described(scores: RunScores) -> str:
