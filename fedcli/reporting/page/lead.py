@@ -80,8 +80,8 @@ def sentence(compared: Rows) -> str:
     runs = [(row.runs, row.drawn) for row in compared]
     repeated = ""
     if not differ(runs):
-        count, drawn = runs[0]
-        repeated = f" with {console.counted(count, drawn.removesuffix('s'), drawn)}"
+        count, nouns = runs[0]
+        repeated = f" with {console.counted(count, nouns.removesuffix('s'), nouns)}"
         if len(compared) > 1:
             repeated += " each"
     begin = f"{'; '.join(datasets)}. {console.capital(systems)}"
