@@ -85,7 +85,7 @@ def is_known(word: str, work: Path) -> bool:
     if not is_name(word):
         return False
     with suppress(FedcliError):
-        return bool(_named(word, work))
+        return bool(_named(word, _finished(work), work))
     return (work / "runs" / word / "settings.json").is_file()
 
 
@@ -94,7 +94,7 @@ def newest(source: Source, work: Path) -> Path:
 
     Raises FedcliError.
     """
-    runs = _chosen(os.fspath(source), work)
+    runs = _chosen(os.fspath(source), _finished(work), work)
     path = runs[0].path
     several = f", the newest of {len(runs)} runs of {source}" if len(runs) > 1 else ""
     console.say(f"using {path}{several}")
@@ -143,7 +143,8 @@ def newest_two(work: Path) -> list[Path]:
 
 def _comparable(names: Sequence[str], work: Path) -> dict[str, list[Path]]:
     """The runs of each name that can be compared with those of the others. Raises FedcliError."""
-    runs_by_name = {name: _chosen(name, work) for name in names}
+    finished = _finished(work) if names else []
+    runs_by_name = {name: _chosen(name, finished, work) for name in names}
     for key in ALIKE if names else ():
         groups_by_name = {name: _groups(runs, key) for name, runs in runs_by_name.items()}
         groups_of_names = list(groups_by_name.values())
@@ -189,21 +190,23 @@ def _system(name: str, runs: list[NamedRun], count: int) -> list[Path]:
     return [path_by_seed[seed] for seed in seeds]
 
 
-def _chosen(word: str, work: Path) -> list[NamedRun]:
-    """The finished runs of a name, the newest first, but for those that a sweep did not choose,
+def _chosen(word: str, finished: list[NamedRun], work: Path) -> list[NamedRun]:
+    """The finished runs of a name, in their order, but for those that a sweep did not choose,
     unless it is the folder of one.
 
     Raises FedcliError.
     """
-    runs = _named(word, work)
+    runs = _named(word, finished, work)
     if runs[0].path.parent.name == word:
         return runs
     paths = not_chosen.without([run.path for run in runs], work)
     return [run for run in runs if run.path in paths]
 
 
-def _named(word: str, work: Path) -> list[NamedRun]:
-    """The finished runs of a name, the newest first. Raises FedcliError."""
+def _finished(work: Path) -> list[NamedRun]:
+    """The finished runs under a work folder, the newest first; one that cannot be read is left out
+    with a warning.
+    """
     paths = sorted(
         last_used.every(work / "runs", "run"),
         key=last_used.age,
@@ -215,6 +218,11 @@ def _named(word: str, work: Path) -> list[NamedRun]:
             runs.append(NamedRun(path, manifest.read(path, "run")))
         except FedcliError as error:
             console.warn(f"left out {path.parent}: {error.sentence}")
+    return runs
+
+
+def _named(word: str, runs: list[NamedRun], work: Path) -> list[NamedRun]:
+    """The runs of a name, in their order. Raises FedcliError."""
     folded_word = folded(word)
     in_folder = [run for run in runs if run.path.parent.name == word]
     of_name = [run for run in runs if folded_word in map(folded, run.names)]

@@ -74,6 +74,28 @@ def test_the_correction_to_begin_with_is_significantly_below_no_other(federation
         assert not is_shown or float(line["difference"]) < 0, method
 
 
+LOSES = ("FedISM+", "AFL", "q-FFL", "TERM", "DnC", "Multi-Krum")  # on clean images
+
+
+def from_scratch(score, method):
+    """The difference of a method from FedAvg in a small network, 0 if it is not significant."""
+    line = which_method.test_of("hospitals-scratch", score, method)
+    return float(line["difference"]) if line["verdict"] in which_method.MARKS else 0
+
+
+@pytest.mark.parametrize("method", ["SALT", "Centred clipping", "FedSNR", *LOSES])
+def test_the_methods_that_the_page_says_gain_on_noisy_images_from_scratch_do(method):
+    gain = from_scratch("noisy AUC", method)
+    assert 0 < gain <= from_scratch("noisy AUC", "SALT")
+    clean = from_scratch("clean balanced accuracy", method)
+    assert clean < 0 if method in LOSES else clean == 0
+
+
+@pytest.mark.parametrize("method", ["Median", "FairFed"])
+def test_the_methods_that_the_page_says_do_the_reverse_do(method):
+    assert from_scratch("clean AUC", method) > 0 > from_scratch("noisy AUC", method)
+
+
 SCORES = {  # method -> its scores with three seeds
     "FedAvg": (50.0, 51.0, 52.0),
     "AFL": (53.0, 53.0, 53.0),

@@ -108,6 +108,8 @@ def test_a_run_that_cannot_be_read_keeps_no_other_from_its_name(work_and_runs, c
     damaged.write_text("{")
     assert named_runs.newest("ism", work) == runs["ism"]
     assert f"left out {damaged.parent}" in capsys.readouterr().err
+    named_runs.every(["a0", "ism"], work)
+    assert capsys.readouterr().err.count(f"left out {damaged.parent}") == 1
     shutil.rmtree(damaged.parent)
 
 

@@ -51,12 +51,12 @@ def section(compared: Rows, name: str, metrics: Sequence[str] = ()) -> Section:
         for metric in metrics or [row.scores.usual[1]]:
             fall = scored.fall(metric)
             falls.append(replace(fall, title=f"{fall.title}{system}"))
-            found = scored.found
-            if len(found) > 1:
+            filled = scored.filled_quarters
+            if len(filled) > 1:
                 lowest = fall.rows[0][2].plain
                 highest = fall.rows[-1][2].plain
                 quarters = (
-                    f"in the {found[0]} of {measure.title} and {highest} % in the {found[-1]}"
+                    f"in the {filled[0]} of {measure.title} and {highest} % in the {filled[-1]}"
                 )
                 text.append(f"{console.capital(title(metric))} is {lowest} % {quarters}{system}")
             lines = []
@@ -102,7 +102,7 @@ class _Scored:
         self.missing = self._missing(np.full(len(self.values), True))
 
     @property
-    def found(self) -> list[str]:
+    def filled_quarters(self) -> list[str]:
         """The quarters with images, in words; with equal values there may be fewer than four."""
         return [QUARTERS[k] for k in np.unique(self.quarters)]
 
