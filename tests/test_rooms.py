@@ -42,23 +42,23 @@ LEVEL = {
 }  # the ground floor is 0
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 700, 110, 8
-BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised only on purpose
+BUDGETS = {  # syntax nodes of each room, with space for a contributor's file; raised only on purpose
     "bench": 8300,
     "commands": 22600,
-    "comparison": 12700,
+    "comparison": 12900,
     "data": 98000,
     "federation": 15200,
-    "figures": 24700,
-    "io": 4400,
+    "figures": 25100,
+    "io": 4500,
     "methods": 42600,
     "metrics": 5800,
     "models": 13300,
-    "reporting": 38300,
+    "reporting": 38600,
     "reproduction": 32900,
-    "runs": 16800,
+    "runs": 17000,
     "scores": 44800,
-    "sites": 22700,
-    "stages": 12100,
+    "sites": 22900,
+    "stages": 12300,
     "system": 5000,
     "the ground floor": 9600,
 }
