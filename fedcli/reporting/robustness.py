@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..comparison.systems import BEST, LAST, grouped
+from ..comparison.systems import BEST, LAST, LAST5, grouped
 from ..data.corruption.kinds import in_words
 from ..scores.parts import Number
 from .rows import Rows, SystemRow, base_of, systems_of
@@ -238,14 +238,18 @@ def _cell(value: Number) -> Cell:
 def facts(rows: Rows, reference: str = "") -> list[dict[str, object]]:
     """The numbers of the tables, for --json: a record for each system, metric and reference.
 
+    "rounds" names the rounds that the numbers are means over, as in the rows of a report: "last5"
+    also where the rows are of the best round, which is not scored under these corruptions.
+
     Raises UsageError.
     """
     records: list[dict[str, object]] = []
     for alike, chosen in _scored(rows, reference):
+        rounds = LAST5 if alike[0].at == BEST else alike[0].at
         for metric in METRICS:
             base, by_name = of_systems(alike, chosen, metric)
             for name, one in by_name.items():
-                record = {"system": name, "reference": base, "metric": metric}
+                record = {"system": name, "reference": base, "metric": metric, "rounds": rounds}
                 by_kind = {"errors": one.errors, "ce": one.ce, "relative_ce": one.relative}
                 records.append({**record, **one.facts, **by_kind})
     return records

@@ -110,11 +110,13 @@ def names() -> dict[str, Path]:
 
 
 def find(recipe: str) -> Path:
-    """The file of a recipe given by name or by path. Raises UsageError."""
+    """The file of a recipe given by name or by path. Raises UsageError, also for another recipe
+    with the file name of one of fedcli's."""
     path = Path(recipe)
-    if path.is_file():
-        return path
     paths = names()
+    if path.is_file():
+        _check_own_name(path, paths.values())
+        return path
     is_path = path.suffix == ".toml" or path.parent != Path()
     words = [recipe, path.stem] if is_path else [recipe]
     for word in words:
@@ -131,6 +133,17 @@ def find(recipe: str) -> Path:
         names_text = " or ".join(map(repr, close[:3]))
         hint = f"did you mean {names_text}?"
     raise UsageError(f"no such recipe: {recipe}", hint)
+
+
+def _check_own_name(path: Path, shipped: Collection[Path]) -> None:
+    """Refuse a recipe whose table would go into the folder of a different one."""
+    of_this_name = [toml_text.read(file) for file in shipped if file.name == path.name]
+    if of_this_name and toml_text.read(path) not in of_this_name:
+        raise UsageError(
+            f"{path} has the name of one of fedcli's recipes and is different: both would write "
+            "their tables into the same folder",
+            f"rename it, for example to my-{path.name}",
+        )
 
 
 def papers() -> dict[str, list[Path]]:

@@ -222,7 +222,24 @@ def test_of_many_systems_the_worst_groups_are_said_as_a_span(reliable):
 def test_a_worst_group_of_few_images_is_called_unreliable(monkeypatch):
     monkeypatch.setattr(lead, "small_groups", lambda scores, attribute: {"f": "few"})
     row = system(numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
+    row.each = [row.scores]
     (sentence,) = lead._groups([row])
+    assert "f (not a reliable score) has the lowest AUC" in sentence
+
+
+def test_a_worst_group_is_called_unreliable_where_it_is_small_in_every_system(monkeypatch):
+    rows = []
+    for label in ("FedAvg", "FedProx"):
+        row = system(label, numbers={"f": 70.0, "m": 80.0, "gap": 10.0})
+        row.each = [row.scores]
+        rows.append(row)
+    small = {"FedAvg": ["f"], "FedProx": []}
+    monkeypatch.setattr(lead, "small_groups", lambda scores, _: small[scores.label])
+    monkeypatch.setattr(lead, "small_decides", lambda *_: [])
+    (sentence,) = lead._groups(rows)
+    assert "not a reliable" not in sentence
+    small["FedProx"] = ["f"]
+    (sentence,) = lead._groups(rows)
     assert "f (not a reliable score) has the lowest AUC" in sentence
 
 

@@ -50,6 +50,7 @@ def test_a_table_beside_scores_of_the_best_round_says_that_it_is_of_the_last_one
     monkeypatch.setattr(module, "of_systems", lambda *_: ("a", of_both))
     for table in module.tables(rows):
         assert table.legend.endswith(module.NOT_OF_BEST) == (at == BEST)
+    assert {fact["rounds"] for fact in module.facts(rows)} == {LAST5}
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,17 @@ def test_a_recipe_in_a_sub_folder_has_its_name_and_is_found_by_each_of_its_names
     assert "'benchmark/office-probe'" in raised.value.hint
 
 
+def test_another_recipe_with_the_file_name_of_one_of_fedclis_is_refused(tmp_path):
+    text = recipe.names()["benchmark/office-probe"].read_text(encoding="utf-8")
+    copy = tmp_path / "office-probe.toml"
+    copy.write_text(f"# a copy\n{text}", encoding="utf-8")
+    assert recipe.find(str(copy)) == copy
+    copy.write_text(text.replace('title = "', 'title = "My '), encoding="utf-8")
+    with pytest.raises(UsageError, match="has the name of one of fedcli's recipes") as raised:
+        recipe.find(str(copy))
+    assert raised.value.hint == "rename it, for example to my-office-probe.toml"
+
+
 def test_names_of_recipes_differ_also_without_their_folders():
     stems = [path.stem for path in recipe.names().values()]
     assert len(set(stems)) == len(stems)

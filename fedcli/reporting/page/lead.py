@@ -282,7 +282,7 @@ def _lowest_groups(
     gaps = [gap_in_points(row, where) for row in rows]
     names = list(dict.fromkeys(chain(*groups)))
     unreliable = ""
-    if set(names) <= set(small_groups(rows[0].scores, attribute)):
+    if all(_are_small(row, attribute, worst) for row, worst, _ in lowest):
         unreliable = " (not a reliable score)"
     if len(rows) > MOST_NAMED:
         numbers = (
@@ -307,9 +307,18 @@ def _lowest_groups(
         lowest_groups = f"{console.listed(names, 'or')}{unreliable} has the lowest"
     if not unreliable and _is_doubtful_gap(rows, attribute, metric):
         numbers += " (not a reliable gap)"
-    among = " among the groups that have one" if _lacks_a_score(rows[0], where) else ""
+    some_lack = any(_lacks_a_score(row, where) for row in rows)
+    among = " among the groups that have one" if some_lack else ""
     score = f"{spoken(metric)} on clean images{among}"
     return f"By {attribute}, {lowest_groups} {score}: {numbers}."
+
+
+def _are_small(row: SystemRow, attribute: str, groups: Sequence[str]) -> bool:
+    """Tell whether each of these groups has too few images in a test set of a system."""
+    small: set[str] = set()
+    for scores in row.each:
+        small |= set(small_groups(scores, attribute))
+    return set(groups) <= small
 
 
 def _is_doubtful_gap(rows: Rows, attribute: str, metric: str) -> bool:
