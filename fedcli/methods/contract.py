@@ -150,6 +150,7 @@ class Local:
     own_norms: bool = False  # batch-norm layers stay with the client, whatever --bn aggregate says
     trains_backbone: bool = False  # all that it changes is how features or their norms are trained
     head: str = "linear"  # or the kind of classifier that extend() replaces it by
+    all_weights: bool = False  # it has no meaning where a part of the network does not train
     model: str = ""  # "clip" where the method means nothing without that kind of network
     freezes: bool = False  # extend() freezes the network and adds the little that trains
     # it has a meaning where each client trains by itself (--single-site)

@@ -24,8 +24,9 @@ could be forgotten.
 How we differ, and why:
 - a round of the client is its local epochs; the code has 10 times 10 steps at a learning rate of
   1e-5.
-- z1 is of the same network with the weights of each layer drawn anew, of the code one with the
-  pretrained weights that all training began with.
+- z1 is of the same network with the weights of its layers drawn anew, once; the code takes a
+  network with the pretrained weights that all training began with. What no layer draws, such as the
+  class token of a transformer, is that of theta0.
 - models of those that stay count by images; in the code all the same.
 A comment in the code says that the low frequencies are kept from theta0; it keeps the others.
 """
@@ -64,6 +65,7 @@ class Unlearning(Local):
     cost = "only the client that leaves looks at two other models"
     works_without_server = False
     not_recorded = "one client trains by another loss"
+    all_weights = True
 
     leave: Leave = ""
     forget: Forget = ROUNDS
@@ -71,20 +73,15 @@ class Unlearning(Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         if client.round > self.forget or not leaves(client, self.leave):
             return
-        client.memory.setdefault("remembered", client.layout.read())
-        with torch.no_grad():  # from the client's own stream of this round
-            for module in net.modules():
-                redraw = getattr(module, "reset_parameters", None)
-                if redraw is not None:
-                    redraw()
-        client.scratch["random"] = client.layout.read()
-        client.layout.load(client.theta)
+        if "remembered" not in client.memory:
+            client.memory["remembered"] = client.layout.read()
+            client.memory["random"] = drawn_anew(net, client)
+        client.scratch["others"] = client.memory["remembered"], client.memory["random"]
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        if "random" not in client.scratch:
+        if "others" not in client.scratch:
             return super().loss(net, batch, client)
-        models = client.memory["remembered"], client.scratch["random"]
-        others = features_of(net, batch.x, client, *models)  # z0, z1
+        others = features_of(net, batch.x, client, *client.scratch["others"])  # z0, z1
         z = net.features(batch.x)  # [B, D]
         to_remembered, to_random = (F.cosine_similarity(z, other) for other in others)  # [B] each
         nearer = to_remembered - to_random
@@ -142,6 +139,21 @@ class WithoutOne(StartsFromRun, SubsetTraining, Aggregator):
                 mixed = low_from(before, after, self.low)
                 fused[span] = mixed.flatten()
         return fused, weights
+
+
+@torch.no_grad()
+def drawn_anew(net: Network, client: ClientRound) -> Tensor:
+    """A model [P] whose layers start as they do without training, from the client's stream of this
+    round; net stays as it is.
+    """
+    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    for module in net.modules():
+        redraw = getattr(module, "reset_parameters", None)
+        if redraw is not None:
+            redraw()
+    model = client.layout.read()
+    net.load_state_dict(state)
+    return model
 
 
 def leaves(client: ClientRound, name: str) -> bool:

@@ -90,12 +90,11 @@ class Harmonized(Histograms, Aggregator):
         client's rounds went.
         """
         t = updates.layout.trainable
-        empty = RowTable(
-            (updates.roster, t),
-            smallest_type(updates.rounds),
-            theta.device,
-        )
-        rises = RowTable.of(memory.get("rises", empty))  # [N, T]
+        kind = smallest_type(
+            updates.rounds
+        )  # a resumed run may have more rounds than it began with
+        empty = RowTable((updates.roster, t), kind, theta.device)
+        rises = RowTable.of(memory.get("rises", empty)).typed(kind)  # [N, T]
         no_rounds = torch.zeros(updates.roster, dtype=torch.int64)
         rounds = memory.get("seen", no_rounds).clone()  # [N] past rounds of each client
         keep = torch.empty(

@@ -45,7 +45,6 @@ class AwayFromTheGlobalPath(Local):
         # Alg. 1, the perturbation
         length = difference.norm() + 1e-12
         client.scratch["delta"] = self.rho * difference / length
-        client.memory["global"] = w
 
     def gradient(
         self,
@@ -59,6 +58,9 @@ class AwayFromTheGlobalPath(Local):
         loss = super().gradient(net, batch, client)
         params.copy_(local)
         return loss
+
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
+        client.memory["global"] = client.received.clone()  # [T] the next w_old
 
 
 register(

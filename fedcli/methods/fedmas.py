@@ -12,8 +12,7 @@ average (Eq. 5), however many images it has.
                       paper (default)       released (the authors' code)
     rescue factor     sum_k w_k what_k      the same, after dividing w and what by their sums
     flat divergences  K_c w what            1 / K_c, for K_c classes that the client has
-    local loss        Eq. 4                 plus the supervised loss of a linear layer on the
-    projection
+    local loss        Eq. 4                 plus that of a linear layer on the projection
 
 So the two rules treat clients with few classes in opposite ways: at equal divergence `paper` gives
 them less. The teacher is the network of --teacher; the paper's is MoCo-v2's ResNet-50. Without one
@@ -131,6 +130,7 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         client.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
         # [C] over images and epochs
         client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)
+        client.scratch["drawn"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] images
         # L_sup and L_f, summed over steps
         client.scratch["losses"] = torch.zeros(2, device=counts.device)
         if client.shard.kind == "none" or self.teacher_view == "clean":
@@ -142,6 +142,7 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         distances = divergence(projection, self.reference(net, batch, client))  # [B]
         fixed = distances.detach()
         client.scratch["divergence"].index_add_(0, batch.y, fixed.double())
+        client.scratch["drawn"].index_add_(0, batch.y, torch.ones_like(fixed).double())
         supervised = cross_entropy(net.head(z), batch.y, client)
         batch_losses = torch.stack([supervised.detach(), fixed.mean()])
         client.scratch["losses"] += batch_losses
@@ -200,7 +201,11 @@ class Rescue(Aggregator):
     def measure_local(self, net: Network, client: ClientRound) -> None:
         n = client.shard.class_counts.clamp_min(1)  # [C]; a class without images has sums of 0
         received = client.scratch["divergence_received"] / n  # [C] w_k, Eq. 2
-        trained = client.scratch["divergence"] / n  # [C] what_k: each epoch has every image once
+        drawn = client.scratch["drawn"]  # [C]
+        epochs = drawn.sum() / len(client.shard)
+        # [C] in an epoch: n_k, unless classes are drawn equally often
+        each = torch.where(drawn > 0, drawn / epochs, 1)
+        trained = client.scratch["divergence"] / each  # [C] what_k
         client.report["rescue_factor"] = rescue_factor(
             received,
             trained,

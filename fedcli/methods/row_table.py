@@ -69,6 +69,13 @@ class RowTable(Mapping[int, Tensor]):
                 all_rows.pop(row, None)
         return replace(self, rows=all_rows)
 
+    def typed(self, dtype: torch.dtype) -> "RowTable":
+        """The table with numbers of this type."""
+        if dtype == self.dtype:
+            return self
+        rows = {row: {ROW: self[row].to(dtype)} for row in self.rows}
+        return replace(self, dtype=dtype, rows=rows)
+
     def whole(self, start: int = 0, stop: int | None = None) -> Tensor:
         """Rows `start` up to `stop`, all by default, as one tensor."""
         span = range(self.shape[0])[start:stop]

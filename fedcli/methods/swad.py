@@ -59,6 +59,7 @@ class DenseMean(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["sum"] = torch.zeros_like(client.theta)  # [P]
+        client.scratch["start"] = client.layout.read()  # [P], with a client's own statistics
 
     def gradient(
         self,
@@ -71,7 +72,7 @@ class DenseMean(Local):
         return super().gradient(net, batch, client)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
-        moved = client.layout.flat - client.theta  # [P]
+        moved = client.layout.flat - client.scratch["start"]  # [P]
         total = client.scratch["sum"] + moved
         client.report["dense_mean"] = total / max(client.steps, 1)  # [P]
 

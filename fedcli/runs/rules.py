@@ -134,6 +134,19 @@ def _freezes_beside_adapters(
     return "--freeze-backbone" if options.freeze_backbone else ""
 
 
+def _untrained_part(
+    options: TrainOptions,
+    method: Method,
+    _body: Body,
+) -> str:
+    """The option that freezes a part of the network, where the method changes all of it."""
+    if not method.local.all_weights:
+        return ""
+    if options.freeze_backbone:
+        return "--freeze-backbone"
+    return "--adapters" if options.adapters else ""
+
+
 def _assumes_one_rate(
     options: TrainOptions,
     method: Method,
@@ -326,6 +339,11 @@ RULES = (
         lambda o, m, _: m.local.freezes and o.freeze_backbone,
         "{m.name} freezes its network itself",
         "leave --freeze-backbone out",
+    ),
+    Rule(
+        _untrained_part,
+        "{m.name} changes all weights of the network, and {culprit} freezes most of them",
+        "leave {culprit} out",
     ),
     Rule(
         _without_adapters,

@@ -19,7 +19,7 @@ from torch.testing import assert_close
 from fedcli.errors import UsageError
 from fedcli.federation.steps import with_own
 from fedcli.methods import resolve
-from fedcli.methods.fcu import low_from
+from fedcli.methods.fcu import drawn_anew, low_from
 
 
 def test_low_frequencies_by_hand_on_two_columns():
@@ -55,16 +55,39 @@ def test_the_client_that_leaves_trains_away_from_the_features_that_it_received()
     client = client_of(net, shard)
     local.on_round_start(net, client)
     assert torch.equal(client.layout.read(), client.theta)
-    assert not torch.equal(client.scratch["random"], client.theta)
+    assert not torch.equal(client.memory["random"], client.theta)
     batch = with_own(shard.batch(torch.arange(6)), client)
     net.eval()
     loss = local.loss(net, batch, client)
     z = net.features(batch.x)
-    client.layout.load(client.scratch["random"])
+    client.layout.load(client.memory["random"])
     z1 = net.features(batch.x)
     likeness = torch.stack([torch.ones(6), F.cosine_similarity(z, z1)], dim=1)
     target = torch.ones(6, dtype=torch.int64)
     assert_close(loss, F.cross_entropy(2 * likeness, target))
+
+
+def test_a_network_stays_as_it_is_while_another_is_drawn():
+    net = toy_net(dropout=0.0)
+    for parameter in net.backbone.parameters():
+        parameter.requires_grad_(False)
+    client = client_of(net, toy_shard("north", 6))
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    drawn = drawn_anew(net, client)
+    assert not torch.equal(drawn, client.theta)
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_the_random_network_is_drawn_once():
+    local = resolve("fcu", {"leave": "north"}).local
+    net = toy_net(dropout=0.0)
+    client = client_of(net, toy_shard("north", 6))
+    local.on_round_start(net, client)
+    drawn = client.memory["random"]
+    client.round = 2
+    local.on_round_start(net, client)
+    assert client.memory["random"] is drawn
 
 
 def test_others_train_plainly_and_nobody_unlearns_after_its_rounds():
