@@ -74,13 +74,15 @@ def cells(
     """A cell for each seed and method, which trains as `train METHOD` does by itself and is not
     scored.
 
+    data: also what the sites of --sites were gathered into.
     Raises FedcliError, UsageError.
     """
     whole: dict[str, TrainOptions] = {}
     for method, plan in plans.items():
         # what the first has to say of the data is said once
         with console.muted() if whole else nullcontext():
-            whole[method] = replace(plan, rounds=resolved(plan, data).rounds)
+            of_data = replace(plan, data=None, sites=[])
+            whole[method] = replace(of_data, rounds=resolved(of_data, data).rounds)
     cells = []
     for seed, method in product(seeds, whole):
         label = resolve(method).label

@@ -176,6 +176,7 @@ def assemble(
         _beyond_account(plan, parent_run),
         unsettled(method),
         small_groups(method, plan.sampling, net, shards),
+        corrected_twice(plan, method),
         engine_warning,
     ]
     if backbone_frozen and shards.here:
@@ -224,6 +225,23 @@ def _doubts_of_network(
     if method.local.trains_backbone and is_frozen(net):
         warnings.append("with a frozen backbone, terms on features or norms do nothing")
     return warnings
+
+
+def corrected_twice(plan: TrainOptions, method: Method) -> str:
+    """A warning where rare classes are drawn more often and corrected in the loss too."""
+    if plan.sampling != "class" and not plan.sampling.startswith("group-class"):
+        return ""
+    culprit = ""
+    if method.local.own_prior and not method.local.freezes:
+        culprit = method.label
+    elif plan.prior not in (None, "none"):
+        culprit = f"--prior {plan.prior}"
+    if not culprit:
+        return ""
+    return (
+        f"--sampling {plan.sampling} draws classes equally often, and {culprit} corrects for their "
+        "counts too: rare classes are favoured twice"
+    )
 
 
 def _beyond_account(plan: TrainOptions, parent_run: initial.ParentRun | None) -> str:

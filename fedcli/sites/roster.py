@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import console
 from ..data import manifest, manifest_bodies, shared_patients
 from ..data.shard import Shard, Shards
 from ..errors import FedcliError
@@ -49,6 +50,8 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
     options: dict[str, Any] = {"sites": digests}
     if [*digests] != sorted(digests):
         options["order"] = [*digests]
+    count = console.counted(len(digests), "site", "sites")
+    console.say(f"A federation of {count}: {console.listed([*digests])}")
     folder = manifest.place(work, None, "site", slug, options, [])
     return manifest.stage(
         "sites",

@@ -44,6 +44,10 @@ MOST_ROUNDS = 50  # by default
 STEPS = 100  # local steps of the median client that the default rounds give
 # times as many images as the rarest class has: from there on the loss is corrected for class counts
 RARE = 10
+NOT_CORRECTED = (
+    "The sites keep their class counts, so the loss is not corrected for rare classes: --prior "
+    "logit-adjust corrects it at each site, and --sampling class draws classes equally often"
+)
 DATA = "corruption", "partition", "sites", "dataset"
 
 
@@ -219,7 +223,10 @@ def _fitting_prior(data: Path, correction: str) -> str:
     """
     body = manifest.read(data, whole=True).body
     roster = body["roster"]
-    if is_multi_label(body) or not class_counts_are_known(body):
+    if is_multi_label(body):
+        return "none"
+    if not class_counts_are_known(body):
+        console.say(NOT_CORRECTED)
         return "none"
     counts = np.sum([client["class_counts"] for client in roster], axis=0)
     counts_by_class = zip(body["classes"], counts.tolist(), strict=True)

@@ -127,6 +127,18 @@ def test_absent_clients_keep_their_history():
     assert memory["rounds"].tolist() == [2, 2, 3]
 
 
+def test_a_run_that_goes_on_for_more_rounds_than_it_began_with_counts_on():
+    """Past 255 rounds a count no longer fits the type that 250 rounds needed."""
+    rule = resolve("fedheal", {"parts": "fphl"}).aggregator
+    history = torch.tensor([[255, 255], [255, 255]], dtype=torch.uint8)
+    memory = {"rises": history, "seen": torch.tensor([255, 255])}
+    theta = torch.zeros(2)
+    updates = client_updates(rows("1.0 1.0; 2.0 2.0"), t=256, rounds=300)
+    model, _ = rule.aggregate(theta, updates, memory)
+    assert memory["rises"].whole().tolist() == [[256, 256], [256, 256]]
+    assert_close(model, torch.tensor([1.5, 1.5]))
+
+
 def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
     rule = resolve("fedheal", {"rule": "paper"}).aggregator
     memory = {}

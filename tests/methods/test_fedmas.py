@@ -171,6 +171,20 @@ def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
     assert result == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_class_that_is_drawn_more_often_than_it_has_images_weighs_no_more():
+    """Under --sampling class: what_k is a mean over the draws of a class, summed over epochs."""
+    _, net, layout = grown()
+    turn = client(layout, toy_shard("north"))
+    turn.scratch["divergence"] = torch.tensor([6.0, 4.0, 0.0]).double()
+    n = len(turn.shard)
+    turn.scratch["drawn"] = torch.tensor([n / 2, 3 * n / 2, 0.0]).double()  # of two epochs
+    turn.scratch["divergence_received"] = turn.shard.class_counts.double()  # w_k = 1
+    turn.scratch["losses"] = torch.zeros(2)
+    resolve("fed-mas", {"by_class": True}).aggregator.measure_local(net, turn)
+    trained = [float(turn.report[f"{fedmas.TRAINED}{k}"]) for k in range(3)]
+    assert trained == pytest.approx([6 / (n / 4), 4 / (3 * n / 4), 0.0])
+
+
 def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_is_asked_for():
     settings = {"by_class": True, "lambda_f": 3.0}
     method, net, layout = grown(settings=settings)

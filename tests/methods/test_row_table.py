@@ -33,6 +33,15 @@ def test_a_table_stays_as_it_was_when_rows_are_replaced():
     assert result == [0]  # zeros again
 
 
+def test_a_table_of_another_type_has_the_same_numbers():
+    table = RowTable((3, 2), torch.uint8).replaced({1: torch.tensor([255, 2], dtype=torch.uint8)})
+    wider = table.typed(torch.int16)
+    assert wider.whole().dtype == torch.int16
+    expected = rows("0 0; 255 2; 0 0")
+    assert wider.whole().tolist() == expected
+    assert table.typed(torch.uint8) is table
+
+
 def test_a_whole_table_by_rows_and_back():
     whole = torch.tensor(rows("0 0; 3 4; 0 1"))
     table = RowTable.of(whole)

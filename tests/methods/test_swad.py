@@ -67,6 +67,24 @@ def test_the_mean_over_a_client_s_steps_by_hand():
     assert_close(report.columns["dense_mean"], expected, rtol=1e-4, atol=1e-6)
 
 
+def test_statistics_that_a_client_keeps_are_its_own_from_the_first_step_on():
+    """The network starts a round elsewhere than theta: the mean is of what it was."""
+    net = toy_net(dropout=0.0)
+    layout = Layout(net)
+    theta = layout.read()
+    layout.flat.add_(1.0)
+    local = resolve("swad").local
+    client = ClientRound("a", 0, 2, 3, 0.1, theta, {}, layout, toy_shard("a", 6), None, {}, steps=2)
+    local.on_round_start(net, client)
+    passed = []
+    for _ in range(2):
+        client.scratch["sum"] += layout.flat
+        layout.flat.add_(0.5)
+        passed.append(layout.read())
+    local.on_round_end(net, client)
+    assert_close(client.report["dense_mean"], torch.stack(passed).mean(0))
+
+
 def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
     state = play("swad")
     plain = play("fedavg").theta

@@ -8,17 +8,22 @@ import numpy as np
 import pytest
 from conftest import ROSTER, interrupt_in_round
 from made_plans import train
-from site_federation import Carried, lines_of, plan, sites_of, train_at
+from site_federation import Carried, lines_of, plan, reached, sites_of, train_at
 
+from fedcli.console import listed
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
 from fedcli.io.files import write_text
+from fedcli.reproduction import several
 from fedcli.runs.finished import open_run
 from fedcli.runs.train import Interrupted
 from fedcli.sites.description import SiteError, describe
 from fedcli.sites.roster import gathered
+from fedcli.stages.options import TrainOptions
+from fedcli.stages.train import NOT_CORRECTED
+from fedcli.stages.train import run as train_stage
 
 FILES = "rounds.jsonl", "models/00001.h5", "models/00002.h5"
 
@@ -70,6 +75,33 @@ def test_a_coordinator_without_images_comes_to_the_same_models(data, sites, tmp_
     assert manifest.verify(run, "run").body["roster"] == ROSTER
     with pytest.raises(FedcliError, match="images that are at their sites"):
         open_run(run)
+
+
+def test_several_methods_and_seeds_are_trained_by_the_sites_that_are_named(data, tmp_path, capsys):
+    described = tmp_path / "described"
+    federation = gathered(descriptions(data, described), tmp_path)
+    assert f"A federation of 4 sites: {listed(ROSTER)}" in capsys.readouterr().err
+    options = TrainOptions(sites=[str(described)], engine="socket:x")
+    plans = several.each_its_own(["fedavg", "fedprox"], options)
+    cells = several.cells(plans, [0, 1], federation)
+    assert [(cell.seed, cell.train.method) for cell in cells] == [
+        (0, "fedavg"),
+        (0, "fedprox"),
+        (1, "fedavg"),
+        (1, "fedprox"),
+    ]
+    assert not any(cell.train.sites for cell in cells)
+
+
+def test_a_run_says_that_sites_keep_the_class_counts_that_a_correction_needs(
+    data, sites, tmp_path, capsys, monkeypatch
+):
+    reached(monkeypatch, sites)
+    federation = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    options = TrainOptions("fedavg", data=federation, engine="here:x", rounds=1, work=tmp_path)
+    run = manifest.read(train_stage(options).path, "run", whole=True)
+    assert run.options["prior"] == "none"
+    assert NOT_CORRECTED in capsys.readouterr().err
 
 
 def test_starting_weights_are_sent_since_a_site_opens_no_file_that_is_named_to_it(
