@@ -112,7 +112,7 @@ def _list(purpose: str | None) -> None:
             needs |= facts["wants"]
     heads = [*HEAD, "from"] if packages else HEAD
     terminal.table(heads, [row[: len(heads)] for row in rows])
-    print("* the usual choice.")
+    print("* the best-known method for its purpose.")
     if purpose != PRIVACY:
         print(*(f"needs {word}: {meaning}" for word, meaning in sorted(needs.items())), sep="\n")
     print(
@@ -122,7 +122,10 @@ def _list(purpose: str | None) -> None:
     print(f"{', '.join(FAMILIES)} or {PRIVACY}.")
     print("Some take the server rule of another: fedcli train BASE+ADDON.")
     if purpose in MEASURED:
-        print("docs/which-method.md compares them with FedAvg on real images.")
+        print(
+            "docs/which-method.md compares methods with FedAvg on real images: one that was made "
+            "for another purpose may be better."
+        )
 
 
 def _members(
