@@ -1,5 +1,6 @@
 """Code is plain: small statements, names that say what they hold, docstrings with a subject."""
 
+import ast
 from functools import cache
 from pathlib import Path
 
@@ -148,6 +149,22 @@ def test_tests_have_no_habit_that_makes_a_reader_go_back(folder):
 def test_names_in_tests_say_what_they_hold(folder):
     measures = measured_tests(folder)
     assert measures.share_of_vague() <= SHARE_OF_VAGUE_IN_TESTS, measures.places["vague name"]
+
+
+def test_rows_of_tables_in_docstrings_are_whole():
+    broken = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        broken += [f"{path}:{number}" for number in prose.broken_rows(tree)]
+    assert not broken
+
+
+def test_a_row_that_was_wrapped_to_the_start_of_its_table_is_seen():
+    row = "    median          each number is the median of the numbers of all clients that take part in a"
+    docstring = f"{row}\n    round\n    krum            the model of one client"
+    assert prose.broken_rows(ast.parse(f'"""Rules:\n\n{docstring}\n"""')) == [4]
+    below_its_column = docstring.replace("\n    round", f"\n{' ' * 20}round")
+    assert not prose.broken_rows(ast.parse(f'"""Rules:\n\n{below_its_column}\n"""'))
 
 
 def test_every_habit_is_seen(tmp_path):

@@ -31,9 +31,9 @@ class Sample:
     Attributes:
         over: "seeds" if all pairs have one test set, else "folds" or "splits".
         sets: the number of each pair's test set.
-        overlap: test images per training image, mean over the test sets; 0 of seeds. test_images,
-        units: counts over all test sets together; unit: their noun,
-        such as "patient" or "image".
+        overlap: test images per training image, mean over the test sets; 0 of seeds.
+        test_images, units: counts over all test sets together.
+        unit: noun of the units, such as "patient" or "image".
     """
 
     over: str

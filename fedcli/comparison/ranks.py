@@ -7,8 +7,8 @@ N datasets and R_j the mean rank of method j, 1 the best,
 
     chi2 = 12 N / (k (k + 1)) (sum_j R_j^2 - k (k + 1)^2 / 4)
     F    = (N - 1) chi2 / (N (k - 1) - chi2), with k - 1 and (k - 1)(N - 1) degrees of freedom
-    CD   = q sqrt(k (k + 1) / (6 N)), q the 95 % quantile of the studentized range of k, divided by
-    sqrt 2
+    CD   = q sqrt(k (k + 1) / (6 N)), with q the 95 % quantile of the studentized range of k,
+           divided by sqrt 2
 
 Two methods whose mean ranks are CD or more apart differ. How we differ: if all datasets rank all
 methods alike, F is infinite, and p is exact: the chance of that, 1 / (k!)^(N - 1). Equal scores
@@ -34,10 +34,10 @@ class Ranks:
     """The result of the tests.
 
     Attributes:
-        ranks: the mean rank of each method, the best first. differ: pairs of methods, the better
-            first.
-        f: None if it is infinite. enough: the fewest datasets on which two of so many methods can
-            differ.
+        ranks: the mean rank of each method, the best first.
+        differ: pairs of methods, the better first.
+        f: None if it is infinite.
+        enough: the fewest datasets on which two of so many methods can differ.
     """
 
     metric: str

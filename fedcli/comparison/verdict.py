@@ -59,8 +59,8 @@ class Difference:
         over: "seeds", "folds" or "splits"; samples: their number; overlap: test images per training
             image.
         over_seeds: the tests over seeds, folds or splits by name; p_seeds: the p that counts.
-        p_holm, p_seeds_holm: both p adjusted for the number of systems; verdict, reason: the
-        conclusion.
+        p_holm, p_seeds_holm: both p adjusted for the number of systems.
+        verdict, reason: the conclusion.
     """
 
     difference: float | None = None

@@ -100,6 +100,6 @@ register(
     Mean(),
     label="Adversarial debiasing",
     aliases=("adversarial",),
-    about="hides the patient group from the features, so that decisions cannot depend on it",
+    about="learns features from which a linear classifier can hardly tell the patient group",
     families="groups",
 )

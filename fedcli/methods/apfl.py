@@ -7,11 +7,11 @@ Source: Deng, Kamani and Mahdavi, "Adaptive personalized federated learning", 20
 
     w <- w - eta grad F(w)                       FedAvg to the last bit, dropout included
     v <- v - eta alpha grad F(m)                 the gradient with respect to v
-    alpha <- alpha - eta <v - w, grad F(m)>      with adaptive=true, at the first step of a round;
-    cut to [0, 1]
+    alpha <- alpha - eta <v - w, grad F(m)>      with adaptive=true, at a round's first step
 
-w is averaged; v and alpha stay with the client, and m is the model that is scored as its own. alpha
-= 0 is FedAvg with clients' models after their own training. How we differ, and why:
+alpha is cut to [0, 1]. w is averaged; v and alpha stay with the client, and m is the model that is
+scored as its own. alpha = 0 is FedAvg with clients' models after their own training. How we differ,
+and why:
 - the step on v has an optimizer of its own (solver, at the run's learning rate), as Ditto has;
   solver=sgd is the paper. Weight decay and --optimizer clip are those of w alone.
 - the authors' code (MLOPTPSU/FedTorch) mixes outputs of the two networks and not their weights,

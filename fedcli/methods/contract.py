@@ -4,17 +4,14 @@ The one file to read before writing a method. Both halves are frozen dataclasses
 the method's options; all that changes lives in `memory` and `shared`, which outlive the round, and
 in `scratch`, which does not. One round of K clients, in the order of its calls:
 
-    server     Aggregator.broadcast(memory)                     what clients receive beside theta
-    and `shared`
-    client     Local.on_round_start(net, client)                net is the global model
-               Aggregator.measure_global(net, client)
-               Local.gradient(net, batch, client)               in every local step; calls
-               Local.loss
-               Local.on_round_end(net, client)                  net is the local model
-               Aggregator.measure_local(net, client)
-    server     Aggregator.aggregate(theta, updates, memory)     K local models in, one global model
-    out
-               Local.post_aggregate(theta, updates, weights, shared)
+    server    Aggregator.broadcast(memory)                  sent with theta and `shared`
+    client    Local.on_round_start(net, client)             net is the global model
+              Aggregator.measure_global(net, client)
+              Local.gradient(net, batch, client)            in every local step; calls Local.loss
+              Local.on_round_end(net, client)               net is the local model
+              Aggregator.measure_local(net, client)
+    server    Aggregator.aggregate(theta, updates, memory)  K local models in, one global model out
+              Local.post_aggregate(theta, updates, weights, shared)
 
 What a client's hooks put into `client.report` arrives at the server as a column [K, ...] of the
 updates. Once for each run come Local.extend and Local.personal_tensors, when the network is built,

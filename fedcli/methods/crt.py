@@ -11,7 +11,7 @@ cross-entropy, SGD with momentum and a cosine, ten rounds of one epoch. How we d
   some client stays so. weights=samples uses image counts, which is also what happens where not
   every client took part in that round.
 - CReFF leaves the backbone as FedAvg makes it and re-trains a classifier of its own, which this one
-  replaces: after it comes what comes after FedAvg.
+  replaces: after CReFF the result is the same as after FedAvg.
 - balance is within a client. A class that few clients have stays rare in the average.
 - images are seen as they are and their features computed once, unless --augment asks for
   augmentation.

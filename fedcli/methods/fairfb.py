@@ -5,13 +5,13 @@ FairBatch's outer problem (Roh, Lee, Whang and Suh, ICLR 2021, arXiv 2012.01696)
 n_ya images of class y and group a, n_a and n_y their sums, S_ya the summed losses and L_ya = S_ya /
 n_ya, such an image has in the loss the weight w_ya:
 
-    parity=demographic    w_0a = lambda_a n / n_a,  w_1a = 2 - w_0a            lambda_a starts at
-    n_a / n
-        mu_a = g_a - g_0,  g_a = (S_0a - S_1a - n_0a) / n_a,  mu_0 = - sum_a mu_a
-    parity=opportunity    w_1a = lambda_a n / n_1a, w_0a = 1                   lambda_a starts at
-    n_1a / n
-        mu_a = L_1a - L_10,  and lambda_0 is what the others leave of n_1 / n
+    parity=demographic    w_0a = lambda_a n / n_a,  w_1a = 2 - w_0a;  lambda_a starts at n_a / n
+                          mu_a = g_a - g_0,  g_a = (S_0a - S_1a - n_0a) / n_a
+                          mu_0 = - sum_a mu_a
+    parity=opportunity    w_1a = lambda_a n / n_1a,  w_0a = 1;  lambda_a starts at n_1a / n
+                          mu_a = L_1a - L_10,  and lambda_0 is what the others leave of n_1 / n
     parity=odds           as opportunity, in both classes; one norm over all mu
+
     lambda <- lambda + alpha mu / ||mu||, within [0, 2 n_a / n], or [0, n_y / n]
 
 1 is the positive class and 0 the attribute's first value. If the losses were errors, g_a + 1 would
@@ -174,7 +174,7 @@ register(
     TowardParity(),
     Mean(),
     label="FedFB",
-    about="weights images by group and class, so that error rates become equal between "
-    "patient groups",
+    about="weights images by group and class, so that patient groups get positive decisions "
+    "equally often",
     families="groups",
 )

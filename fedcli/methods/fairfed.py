@@ -79,6 +79,10 @@ class ByGap(WeighsGroups, WeighsBySums, Aggregator):
         return self.gap == "eod"
 
     def group_attribute(self, net: Network) -> str:
+        if self.gap == "accuracy" and self.attribute:
+            # not in __post_init__: options are set one by one, in any order
+            problem = f"attribute={self.attribute} has no effect on gap=accuracy"
+            raise UsageError(problem, "add --set gap=eod or gap=spd, or leave attribute out")
         if self.gap == "accuracy":
             return ""
         instead = "fairfed with --set gap=accuracy"

@@ -5,9 +5,9 @@ Source: Zhang, Hua, Wang, Song, Xue, Ma and Guan, "FedALA: adaptive local aggreg
 personalized federated learning", AAAI 2023, arXiv 2212.01197, Algorithm 1. With l the client's last
 model and g the global one, of the last p layers (of the others the client takes g)
 
-    start = l + W (g - l)                              W [numbers of those layers], 1 at first
-    W <- cut to [0, 1] of W - eta grad (g - l)         grad: of the loss at start, over a share of
-    the client's images
+    start = l + W (g - l)                         W [numbers of those layers], 1 at first
+    W <- cut to [0, 1] of W - eta grad (g - l)    grad: of the loss at start, over a share of
+                                                  the client's images
 
 In a client's first such round W is learned until the last ten passes' losses have a standard
 deviation below 0.1, later by one pass. The model after training is scored as the client's own.

@@ -43,7 +43,8 @@ class Contribution(Aggregator):
         "times"
     )
     rule: Annotated[
-        Literal["released", "original"], "mean over rounds on training images, or not"
+        Literal["released", "original"],
+        "the mean over all rounds, on training images, or this round's, on validation images",
     ] = "released"
 
     full_participation = True

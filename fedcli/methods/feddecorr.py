@@ -4,14 +4,13 @@ of them.
 Source: Shi, Liang, Zhang, Tan and Bai, "Towards understanding and mitigating dimensional collapse
 in heterogeneous federated learning", ICLR 2023, arXiv 2210.00226, section 4 (its loss L_FedDecorr).
 
-    paper       loss + beta (1 / d^2) ||K||_F^2        K [d, d]: correlations of the d features over
-    the batch of B
-    released    loss + beta (B - 1)^2 / B times the mean square of the correlations outside the
-    diagonal
+    paper       loss + beta (1 / d^2) ||K||_F^2
+    released    loss + beta (B - 1)^2 / B times the mean square of K outside its diagonal
 
-The authors' code divides x^T x by B once where its square needs B^2, so its penalty is about B
-times the paper's. Their beta = 0.1 was chosen with it, so rule=released is the default; the
-diagonal is 1 and has no gradient. Checked against that code; the paper's section was not at hand.
+with K [d, d] the correlations of the d features over the batch of B. The authors' code divides x^T
+x by B once where its square needs B^2, so its penalty is about B times the paper's. Their beta =
+0.1 was chosen with it, so rule=released is the default; the diagonal is 1 and has no gradient.
+Checked against that code; the paper's section was not at hand.
 beta = 0 is FedAvg. A feature that is the same for the whole batch has correlation 0 with all; in a
 batch of one image all do. How we differ: the recorded training loss has no penalty, so that it
 compares between methods.

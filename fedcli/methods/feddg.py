@@ -4,12 +4,11 @@ amplitude spectra.
 Source: Liu, Chen, Qin, Dou and Heng, "FedDG: federated domain generalization on medical image
 segmentation via episodic learning in continuous frequency space", CVPR 2021, arXiv 2103.06030, as
 its authors' code (liuquande/FedDG-ELCFS) computes it, for classification. Of each image x, with an
-amplitude spectrum A' of another client's image:
+amplitude spectrum A' of another client's image and u uniform in [0, 1]:
 
-    x' = x with its low frequencies at A + u (A' - A), u uniform in [0, 1], its own phases, cut to
-    [0, 1]
-    inner step     w' = w - step g,      g: gradient at w on x
-    local step     w <- w - lr (g + g'),    g': gradient at w' on x'
+    x' = x with its low frequencies at A + u (A' - A) and its own phases, cut to [0, 1]
+    inner step     w' = w - step g            g: gradient at w on x
+    local step     w <- w - lr (g + g')       g': gradient at w' on x'
 
 What leaves a hospital beside the model, in every round: the low-frequency amplitudes of `spectra`
 of its images, the same in each, of each image by itself, from which its mean colour and coarse

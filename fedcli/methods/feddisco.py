@@ -3,15 +3,15 @@
 Source: Ye, Xu, Wang, Xu, Chen and Wang, "FedDisco: federated learning with discrepancy-aware
 collaboration", ICML 2023, arXiv 2305.19229, Eq. 8 and Algorithm 1.
 
-    p_k ~ max(n_k / n - a d_k + b, 0)      d_k: how far the client's class shares are from even ones
-    over all classes
+    p_k ~ max(n_k / n - a d_k + b, 0)
 
-d_k is the Kullback-Leibler divergence, divided by its sum over the round's clients as in the
-released code (measure=kl, its default), or the Euclidean distance (measure=l2). A client sends d_k
-and no counts. a = 0.5 and b = 0.1 are the released defaults. a = b = 0 is the base; a large b makes
-all clients count the same. How we differ: where all p_k would be 0, which the released code has no
-answer to, they are those of the base. Checked against the authors' code (MediaBrain-SJTU/FedDisco);
-the equation's number is not checked.
+d_k is how far the client's class shares are from even ones over all classes: the Kullback-Leibler
+divergence, divided by its sum over the round's clients as in the released code (measure=kl, its
+default), or the Euclidean distance (measure=l2). A client sends d_k and no counts. a = 0.5 and b =
+0.1 are the released defaults. a = b = 0 is the base; a large b makes all clients count the same.
+How we differ: where all p_k would be 0, which the released code has no answer to, they are those of
+the base. Checked against the authors' code (MediaBrain-SJTU/FedDisco); the equation's number is not
+checked.
 """
 
 from dataclasses import dataclass

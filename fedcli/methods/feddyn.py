@@ -104,7 +104,9 @@ class Dynamic(Drifting):
     cost = {"step": 1}
 
     rule: Annotated[
-        Literal["original", "released"], "the paper, or a benchmark's code in which it is FedAvg"
+        Literal["original", "released"],
+        "the paper, or a benchmark's code, which is FedAvg and takes no account of alpha, clip and "
+        "control",
     ] = "original"
 
     images_in_loss_alone = True

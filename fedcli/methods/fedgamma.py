@@ -4,8 +4,7 @@ Source: Dai, Yang, Sun, Liu, Li and Tao, "FedGAMMA: federated learning with glob
 minimization", IEEE TNNLS 2023, doi 10.1109/TNNLS.2023.3304453: the perturbed gradient of FedSAM in
 the place of SCAFFOLD's gradient.
 
-    w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)          g~: gradient at w~, on the same
-    batch
+    w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)    g~: gradient at w~, same batch
 
 c_i is the mean of the client's g~ over the round, c that of all; how they are kept, and the options
 control, rule and weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ, and why:

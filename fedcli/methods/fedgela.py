@@ -6,12 +6,12 @@ partially class-disjoint data", NeurIPS 2023, arXiv 2405.18972, as its authors' 
 (MediaBrain-SJTU/FedGELA) computes it. With z the features, BN a batch norm, P [D, C] random
 orthonormal columns and 1 a vector of ones:
 
-    M = sqrt(C / (C - 1)) P (I - 1 1' / C)            an equiangular tight frame: C unit vectors,
-    cosines -1 / (C - 1)
-    client    cross-entropy of e_c M_c' BN(z) / T     e_c = C n_kc / n_k; a class without images has
-    the logit 0
+    M = sqrt(C / (C - 1)) P (I - 1 1' / C)            an equiangular tight frame: C unit vectors
+                                                      with cosines -1 / (C - 1)
+    client    cross-entropy of e_c M_c' BN(z) / T     e_c = C n_kc / n_k; a class without images
+                                                      has the logit 0
     global    logits M' BN(z) / T                     the client's own model, scored beside it,
-    keeps its e_c
+                                                      keeps its e_c
 
 M never moves. Where a client has as many images of each class, e = 1, which is FedAvg under a fixed
 classifier. How we differ, and why:

@@ -10,12 +10,11 @@ p_c is the client's share of class c, and l_c the mean loss of all clients' imag
 the broadcast model. z are projections of length 1 of an image's two views, 2B in a batch, with
 classes y:
 
-    intra    supervised contrast among them: logits z_i z_j / max(sqrt(p_yi p_yj), 0.07), over all j
-    but i
+    intra    supervised contrast among them: logits z_i z_j / max(sqrt(p_yi p_yj), 0.07), over
+             all j but i
     inter    cross-entropy of z against C prototypes, temperature 0.1: the projected rows of the
-    received classifier,
-             moved apart by steps of 0.1 along the sum over classes of the largest cosine to another
-             class
+             received classifier, moved apart by steps of 0.1 along the sum over classes of the
+             largest cosine to another class
 
 How we differ, and why:
 - the second view is the image as it is, where the code draws two augmentations: a step sees one

@@ -5,8 +5,8 @@ Source: Fan, Hu, Yao, Niu, Zhang, Sugiyama and Wang, "Locally estimated global p
 better than local perturbations for federated sharpness-aware minimization", ICML 2024, arXiv
 2405.18890, Algorithm 1.
 
-    delta = rho (w_old - w) / ||w_old - w||      w: global model received now, w_old: when the
-    client last took part
+    delta = rho (w_old - w) / ||w_old - w||      w: the global model received now; w_old: the one
+                                                 received when the client last took part
     every local step: the gradient at the local model + delta
 
 A client has no w_old in its first round, and trains plainly. rho = 0 is FedAvg.

@@ -4,8 +4,9 @@ FedAvg's.
 Source: Hu, Shaloudegi, Zhang and Yu, IEEE TNSE 2022, arXiv 2006.11489, Algorithm 1 (server).
 
     g_i = theta - theta_i,  u_i = g_i / ||g_i||
-    lambda* = argmin ||sum_i lambda_i u_i||^2  over the simplex with max_i |lambda_i - lambda0_i| <=
-    epsilon d = sum_i lambda*_i u_i,  theta <- theta - eta d
+    lambda* = argmin ||sum_i lambda_i u_i||^2  over the simplex with
+              max_i |lambda_i - lambda0_i| <= epsilon
+    d = sum_i lambda*_i u_i,  theta <- theta - eta d
 
 epsilon = 0 is FedAvg of updates of length 1. epsilon = 1 is MGDA: if d is not 0, u_i d >= ||d||^2 >
 0 for every i, so no client's loss rises for a small enough step.
@@ -49,7 +50,8 @@ class MinNorm(Aggregator):
     ] = 0.1
     step: Annotated[float, "server step length, > 0"] = 1.0
     length: Annotated[
-        Literal["kept", "unit"], "a step is times the mean length of updates, or (paper) not"
+        Literal["kept", "unit"],
+        "a step is multiplied by the mean length of updates, or, as in the paper, is not",
     ] = "kept"
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
@@ -117,7 +119,7 @@ register(
     Plain(),
     MinNorm(),
     label="FedMGDA+",
-    about="finds the common step that improves all hospitals at once, whatever the size of "
-    "their updates",
+    about="scales updates to one length, and gives more weight to hospitals that the average "
+    "step helps least",
     families="hospital",
 )

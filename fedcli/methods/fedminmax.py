@@ -5,10 +5,10 @@ Source: Papadaki, Martinez, Bertran, Sapiro and Rodrigues, "Minimax demographic 
 federated learning", FAccT 2022, arXiv 2201.08304, Algorithm 1; the sums over clients are in
 groups.py.
 
-    w = mu / rho,  mu starts at rho, the groups' shares of all images: the first round is FedAvg
-    theta: clients descend on the losses weighted by w, models are averaged by image count
-    mu <- projection to the simplex of mu + eta r          r_g: mean loss of group g, before the
-    round
+    w        mu / rho; mu starts at rho, the groups' shares of all images: round 1 is FedAvg
+    theta    clients descend on the losses weighted by w, models are averaged by image count
+    mu       moves to the projection of mu + eta r on the simplex, with r_g the mean loss of group g
+             before the round
 
 An image of unknown group weighs 1 and counts in none. A group without an image at any client of a
 round keeps its mu. A group of one image counts as any other: its image may weigh much, and a run

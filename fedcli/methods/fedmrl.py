@@ -36,7 +36,7 @@ How we differ from the paper, and why:
 rule=released is what the authors' script computes, once names it lacks are filled in: clients train
 plainly, and w <- w + mean_h (1 - mu_h)(w_h - w) with mu_h in (0.5, 0.731). mu_h is the sigmoid of
 the mean of H nets with sigmoid outputs, which see the first client's entropy and share and the
-accuracy and loss of whoever trained before h, repeated H times; they learn from round 11 on, on the
+accuracy and loss of whoever trained before h, repeated H times; they learn from round 12 on, on the
 last round alone. Its fairness value is always 0 and its map unused. Its entropy is the log of the
 share of the commonest class (the first in the lists it holds), its reward the accuracy itself, for
 which we take validation images where it took test images. Its frozen batch norm has no like here:
@@ -88,10 +88,15 @@ class FairProx(Local):
 
     parts: Annotated[Parts, PARTS] = "qmix+fair+som"
     fair: Annotated[
-        Literal["hinge", "symmetric"], "penalty above the mean loss only, or on both sides"
+        Literal["hinge", "symmetric"],
+        "penalty above the mean loss only, or on both sides; of rule=paper",
     ] = "hinge"
-    lambda_fair: Annotated[float, "strength of the fairness term, >= 0; 0 turns it off"] = 1.0
-    mu: Annotated[float, "proximal coefficient where parts leave qmix out, in [0, 1]"] = FIRST
+    lambda_fair: Annotated[
+        float, "strength of the fairness term, >= 0; 0 turns it off; of rule=paper"
+    ] = 1.0
+    mu: Annotated[
+        float, "proximal coefficient where parts leave qmix out, in [0, 1]; of rule=paper"
+    ] = FIRST
     rule: Annotated[Rule, RULE] = "paper"
 
     needs_one_label = "its agents see the accuracy of one class per image"
@@ -169,17 +174,22 @@ class AgentsAndMap(Aggregator):
 
     parts: Annotated[Parts, PARTS] = "qmix+fair+som"
     grid: Annotated[
-        Literal["log", "linear"], "what mu is chosen from: 0, 1e-5, .. 0.1, 0.4, 1, or 0, 0.1, .. 1"
+        Literal["log", "linear"],
+        "what mu is chosen from: 0, 1e-5, .. 0.1, 0.4, 1, or 0, 0.1, .. 1; of rule=paper",
     ] = "log"
-    zeta: Annotated[float, "accuracy with a reward of 0, in [0, 1]"] = 0.95
+    zeta: Annotated[float, "accuracy with a reward of 0, in [0, 1]; of rule=paper"] = 0.95
     gamma: Annotated[float, "worth of the next round's reward to this one's, in [0, 1)"] = 0.99
     warmup: Annotated[int, "rounds before the agents learn, >= 0"] = 10
     som_input: Annotated[
-        Literal["delta", "weights"], "what the map is of: updates, or whole models"
+        Literal["delta", "weights"], "what the map is of: updates, or whole models; of rule=paper"
     ] = "delta"
-    alpha_by_size: Annotated[bool, "weights count training images too"] = False
-    alpha_temperature: Annotated[float, "evenness of the weights, > 0; below 1 sharpens them"] = 1.0
-    alpha_floor: Annotated[float, "share of all weight that is shared out evenly, in [0, 1]"] = 0.0
+    alpha_by_size: Annotated[bool, "weights count training images too; of rule=paper"] = False
+    alpha_temperature: Annotated[
+        float, "evenness of the weights, > 0; below 1 sharpens them; of rule=paper"
+    ] = 1.0
+    alpha_floor: Annotated[
+        float, "share of all weight that is shared out evenly, in [0, 1]; of rule=paper"
+    ] = 0.0
     rule: Annotated[Rule, RULE] = "paper"
 
     needs_one_label = "its agents see the label entropy of one class per image"
@@ -189,14 +199,19 @@ class AgentsAndMap(Aggregator):
             return ""
         warnings = []
         if rounds < 2 * self.warmup:
-            start = self.warmup + 1
-            warnings.append(f"its agents learn from round {start} on and choose at random before")
+            warnings.append(self._late_learning())
         if not validation:
             warnings.append(
                 "clients have no validation part, so its reward is training accuracy: "
                 "partition with --val 0.1"
             )
         return "; ".join(warnings)
+
+    def _late_learning(self) -> str:
+        start = self.warmup + 1
+        if self.rule == "paper":
+            return f"its agents learn from round {start} on and choose at random before"
+        return f"its nets learn from round {start + 1} on and answer untrained before"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         if self.rule == "paper" and "qmix" not in self.parts:

@@ -6,16 +6,16 @@ addressing class imbalance and label noise heterogeneity", IJCAI 2023, arXiv 230
 authors' code (wnn2000/FedNoRo) computes it; the paper's text was not at hand, so no equation is
 numbered here.
 
-    stage 1   logit adjustment by the client's class shares, averaged by image count, for the first
-    rounds
-    between   each client's mean loss of each class, scaled over clients to [0, 1] per class, a
-    class it lacks counting
-              as the lowest; two Gaussians over clients, fitted nine times; the set that most fits
-              agree on of the Gaussian with the larger mean are the noisy clients
-    stage 2   clean clients as before; noisy ones (1 - v) NLL + v KL(q || p), with p the adjusted
-    softmax and q that of
-              the received model at temperature 0.8; v rises to `strength` as exp(-5 (1 -
-              progress)^2) weights n_k exp(-D_k): D_k the smallest distance of a noisy client's
+    stage 1   the first rounds: logit adjustment by the client's class shares, and models averaged
+              by image count
+    between   each client's mean loss of each class is scaled over clients to [0, 1] per class; a
+              class that it lacks counts as the lowest. Two Gaussians are fitted to these losses,
+              nine times. Each fit calls noisy the clients of the Gaussian with the larger mean;
+              the set of clients that most fits agree on is taken
+    stage 2   clean clients train as before; noisy ones on (1 - v) NLL + v KL(q || p), with p the
+              adjusted softmax and q that of the received model at temperature 0.8; v rises to
+              `strength` as exp(-5 (1 - progress)^2)
+    weights   in stage 2 they are n_k exp(-D_k): D_k is the smallest distance of a noisy client's
               model to a clean one's, over the largest such distance, and 0 for clean clients
 
 Distances are sums over tensors of the norm of the difference, buffers included. The code's 10

@@ -72,6 +72,6 @@ register(
     Plain(),
     Normalized(),
     label="FedNova",
-    about="averages updates per local step, so that large hospitals do not dominate",
+    about="averages updates per local step, so that more steps give a hospital no more influence",
     families="drift",
 )

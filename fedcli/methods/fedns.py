@@ -4,11 +4,11 @@ Source: Li, Funk, Gürel and Saeed, "Collaboratively learning federated models f
 decentralized data", 2024, arXiv 2409.02189. Text at hand: the abstract, the authors' project page
 (haoyuan-l.github.io/fedns) and their code (Haoyuan-L/FedNS-official), whose names these are:
 
-    g_k   = mean over batches of client k's images of the L1 norm of the gradient of the
-            classifier's weights, at its model after training; the loss is - sum_c log p_c, which
-            needs no label
-    noisy   of two clusters of the g_k by k-means the lower one, once
-    theta = sum_k p_k theta_k, p_k ~ alpha n_k of a clean client, beta n_k of a noisy one
+    g_k      the mean over batches of client k's images of the L1 norm of the gradient of the
+             classifier's weights, at its model after training; the loss is - sum_c log p_c,
+             which needs no label
+    noisy    the lower of two clusters of the g_k by k-means, once
+    theta    sum_k p_k theta_k, with p_k ~ alpha n_k of a clean client, beta n_k of a noisy one
 
 Only the ratio of alpha and beta counts. A client sends g_k, of its first round, beside its model.
 How we differ, and why:

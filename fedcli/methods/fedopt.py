@@ -6,11 +6,11 @@ optimization", ICLR 2021, arXiv 2003.00295, Algorithm 2; FedAvgM is Hsu, Qi and 
 the effects of non-identical data distribution for federated visual classification", 2019, arXiv
 1909.06335, section 4. With D the mean of the updates theta_k - theta:
 
-    FedAvgM       m <- beta m + D                                        theta <- theta + lr m
-    FedAdagrad    m <- beta1 m + (1 - beta1) D,  v <- v + D^2            theta <- theta + lr m /
-    (sqrt(v) + tau)
-    FedYogi       the same,  v <- v - (1 - beta2) D^2 sign(v - D^2)
-    FedAdam       the same,  v <- beta2 v + (1 - beta2) D^2
+    FedAvgM       m <- beta m + D                   theta <- theta + lr m
+    FedAdagrad    m <- beta1 m + (1 - beta1) D      theta <- theta + lr m / (sqrt(v) + tau)
+                  v <- v + D^2
+    FedYogi       the same, but                     v <- v - (1 - beta2) D^2 sign(v - D^2)
+    FedAdam       the same, but                     v <- beta2 v + (1 - beta2) D^2
 
 m starts at 0 and v at tau^2; as in the paper nothing corrects for that start. lr = 1 and beta = 0
 make FedAvgM FedAvg. How we differ, and why:

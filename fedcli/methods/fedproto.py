@@ -76,7 +76,9 @@ class Prototypes(Local):
 
 @dataclass(frozen=True)
 class NearPrototypes(Prototypes):
-    """Cross-entropy plus the squared distance of each feature to its class's prototype."""
+    """Cross-entropy plus a penalty on the distance of features z to their class's prototype: the
+    mean over the D numbers of the squared difference, as in the authors' code.
+    """
 
     cost = {"step": 1, "forward": 1}
 

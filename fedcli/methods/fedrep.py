@@ -6,7 +6,7 @@ personalized federated learning", ICML 2021, arXiv 2102.07078, Algorithm 1.
 
     FedPer   features and classifier train together; the classifier never leaves the client
     FedRep   first the classifier alone for head_epochs passes, then the features alone for the
-    run's epochs
+             run's epochs
 
 Each client is scored with its own classifier. The global model that is scored has the mean of the
 classifiers by image count; it is sent to no client. The classifier is whatever the network has as

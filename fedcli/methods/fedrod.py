@@ -5,8 +5,7 @@ Source: Chen and Chao, "On bridging generic and personalized federated learning 
 classification", ICLR 2022, arXiv 2107.00778, section 4. With z the features, G the generic
 classifier and P_k the client's own:
 
-    generic     cross-entropy of G(z) + log(n_kc / n_k), which moves features and G; both are
-    averaged
+    generic     cross-entropy of G(z) + log(n_kc / n_k), which moves features and G, both averaged
     personal    cross-entropy of G(z) + P_k(z), which moves P_k alone; P_k never leaves the client
 
 The client's own model, scored beside the global one, is its features after training with the

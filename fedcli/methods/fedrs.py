@@ -3,12 +3,13 @@
 Source: Li and Zhan, "FedRS: federated learning with restricted softmax for label distribution
 non-IID data", KDD 2021, doi 10.1145/3447548.3467254, Eqs. 6-7.
 
-    loss = -log softmax(s * logits)_y        so that images of other classes push a class's weights
-    away s_c as hard
+    loss = -log softmax(s * logits)_y
+
+so that images of other classes push a class's weights away s_c times as hard.
 
     paper       s_c = 1 for a class that the client has, alpha for one that it has not
-    released    s_c = alpha + (1 - alpha) n_c / max n: the first author's code, which restrains rare
-    classes too
+    released    s_c = alpha + (1 - alpha) n_c / max n, as in the first author's code, which
+                restrains rare classes too
 
 alpha = 1 is FedAvg. 0.5 is the paper's. How we differ: the logits' biases are scaled too; the
 paper's classifier has none. Checked against that code (lxcnju/FedRepo) and FedDecorr's authors'

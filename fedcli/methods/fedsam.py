@@ -4,10 +4,8 @@ Source: Qu, Li, Duan, Liu, Tang and Lu, "Generalized federated learning via shar
 minimization", ICML 2022, arXiv 2206.02618, Algorithms 1 and 2; the step is Foret, Kleiner, Mobahi
 and Neyshabur, ICLR 2021, arXiv 2010.01412, Eq. 2.
 
-    FedSAM      w~ = w + rho g / ||g||,  w <- w - lr g~                  g~: gradient at w~, on the
-    same batch
-    MoFedSAM    w <- w - lr (beta g~ + (1 - beta) D)                     D: mean of the last round's
-    steps of all
+    FedSAM      w~ = w + rho g / ||g||,  w <- w - lr g~    g~: gradient at w~, on the same batch
+    MoFedSAM    w <- w - lr (beta g~ + (1 - beta) D)       D: mean of the last round's steps of all
 
 FedSAM is FedISM+'s local half with rho fixed and without GSAM; rho = 0 is FedAvg. With beta = 1
 MoFedSAM is FedSAM. D is 0 in the first round, whose steps are beta times as long, as in the paper.

@@ -9,7 +9,8 @@ local step, with g the gradient at w and g~ that at w + s_i, on one batch:
 
     s_i = rho u / ||u||,  u = g - mu_i - s        mu_i <- mu_i + s_i - s
     w <- w - lr (g~ + alpha (w - (w_t - l_i)))    l_i: sum of the client's own moves, as in FedDyn
-    server: s = rho m / ||m||, m the mean of mu_i;  the model is FedDyn's
+    s = rho m / ||m||                             at the server: m is the mean of mu_i, and the
+                                                  model is FedDyn's
 
 rho = 0 is FedDyn. How we differ, and why:
 - the paper's text was not at hand. The code says of itself that it leaves the last s_i out of m,

@@ -5,20 +5,22 @@ Source: Xing, Sun, Ren, Wei, Feng, Ding, Guo, Wang, Hu, Wei, Ban, Xie, Tan, Liu,
 "Achieving flexible fairness metrics in federated medical imaging", Nature Communications 2025, doi
 10.1038/s41467-025-58549-0, as its authors' code (MaksimXing/FlexFair) computes it:
 
-    F + strength sum_c (1 / G_c) sum_g (L_cg - L_c)^2      L_cg: mean loss of group g's images of
-    class c, L_c of all
+    F + strength sum_c (1 / G_c) sum_g (L_cg - L_c)^2
+
+with L_cg the mean loss of group g's images of class c, and L_c that of all images of class c.
 
     within=all      one sum over all images: equal accuracy
     within=class    a sum for each class, as the code has for demographic parity ("dp", two
-    classes); the sum over the
-                    positive class alone ("eo", equal opportunity) is only=1
+                    classes); the sum over the positive class alone ("eo", equal opportunity) is
+                    only=1
 
-Its descent weighs an image of class c and group g, with d the differences above and n images of a
-kind, by
+Its descent weighs an image of class c and group g by
 
     w = 1 + 2 strength n / G_c (d_cg / n_cg - sum_h d_ch / n_c)
 
-which is 1 in the mean. How we differ, and why:
+where d_cg = L_cg - L_c, G_c is the number of groups with images of class c, n_cg and n_c count the
+images of class c in group g and in all groups, and n counts all images of known group. w is 1 in
+the mean. How we differ, and why:
 - the code takes a step on batches of all sites at once, for which a server would see single
   batches' losses. Here d is that of all training images under the model a round starts from, summed
   over clients as in groups.py, and stays for the next round: only then do the clients' sums exist.

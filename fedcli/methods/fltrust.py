@@ -5,8 +5,8 @@ Source: Cao, Fang, Liu and Gong, "FLTrust: Byzantine-robust federated learning v
 bootstrapping", NDSS 2021, arXiv 2012.13995, Algorithm 2 and Eqs. 1 to 4; the paper's text was not
 at hand.
 
-    TS_k = ReLU(cos(g_0, g_k)),  u_k = ||g_0|| / ||g_k|| g_k,  theta <- theta + step sum_k TS_k u_k
-    / sum_k TS_k
+    TS_k = ReLU(cos(g_0, g_k)),  u_k = ||g_0|| / ||g_k|| g_k
+    theta <- theta + step sum_k TS_k u_k / sum_k TS_k
 
 g_k = theta_k - theta, and g_0 is the update of the server on clean images of its own, the root
 dataset. How we differ, and why: a server has no images here. The root dataset is the training part

@@ -5,24 +5,25 @@ federated learning", INFORMS Journal on Data Science 2023, arXiv 2108.02741. The
 lambda sum_(i<j) |L_i - L_j|, whose descent weighs the loss of group i by its share plus lambda
 times a rank:
 
-    r_i = sum_(j /= i) sign(L_i - L_j)                       from 1 - G for the lowest loss to G - 1
-    for the highest
+    r_i = sum_(j /= i) sign(L_i - L_j)                       1 - G for the lowest loss, G - 1 for
+                                                             the highest
     mu_i = share_i + lambda r_i,    lambda = strength min_j share_j / (G - 1)
 
-so that mu sums to 1 and, as the paper asks, stays above 0: strength is ours, the share of the
-largest lambda allowed; 0 is FedAvg. Losses are those under the model that a round starts from.
+so that mu sums to 1 and, as the paper asks, stays above 0 for a strength below 1. strength is ours,
+a share of the largest lambda for which no mu is below 0; 1 may give the smallest group the weight
+0, and 0 is FedAvg. Losses are those under the model that a round starts from.
 
-    gifair           groups are the values of an attribute of patients: images are weighed by mu /
-    share, see groups.py
-    gifair-clients   every client is a group of its own, the paper's individual fairness: models are
-    averaged by mu
+    gifair           groups are the values of an attribute of patients: images are weighed by
+                     mu / share, see groups.py
+    gifair-clients   every client is a group of its own, the paper's individual fairness: models
+                     are averaged by mu
 
 How we differ, and why:
 - the paper's groups are sets of clients, of which each client is in one; patients of both sexes are
   in every hospital, so `gifair` weighs images by what its groups' losses are over all clients.
 - `gifair-clients` weighs models where the paper multiplies a client's local gradient by mu_k /
-  share_k: the same to first order under plain SGD, and under Adam, which undoes such a factor,
-  alone of use.
+  share_k. Under plain SGD both are the same to first order; Adam undoes such a factor, so under it
+  only weights of models have an effect.
 - of one group mu is 1; equal losses have rank 0.
 `gifair` gives an image of unknown group the weight 1 and counts it in none. A group without an
 image at any client of a round keeps its mu. A group of one image has a rank as any other, and as
@@ -45,6 +46,10 @@ from .helpers import average
 from .probes import LossBefore
 from .registry import register
 
+Strength = Annotated[
+    float, "lambda, as a share of the largest for which no weight is below 0, in [0, 1]"
+]
+
 
 def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
     """mu [G], in sum 1, from shares [G] above 0 and losses [G]."""
@@ -54,7 +59,8 @@ def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
     rank = signs.sum(1)  # [G]
     others = len(share) - 1
     largest = float(share.min()) / others
-    return share + strength * largest * rank
+    weights = share + strength * largest * rank
+    return weights.clamp_min(0)  # rounding may leave the smallest just below 0
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,7 @@ class SpreadOfGroups(Minimax):
 
     cost = {"step": 1, "forward": 1}
 
-    strength: Annotated[
-        float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"
-    ] = 0.5
+    strength: Strength = 0.5
 
     def start(self, rho: Tensor) -> Tensor:
         return rho
@@ -78,9 +82,7 @@ class SpreadOfGroups(Minimax):
 class SpreadOfClients(LossBefore):
     """Models weighed by image share and by the rank of the client's loss."""
 
-    strength: Annotated[
-        float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"
-    ] = 0.5
+    strength: Strength = 0.5
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
         loss = updates["loss_before"].double()  # [K]

@@ -4,9 +4,8 @@ Source: Sagawa, Koh, Hashimoto and Liang, "Distributionally robust neural networ
 shifts", ICLR 2020, arXiv 1911.08731, Algorithm 1 and Eq. 5; over clients by sums of group losses,
 see groups.py.
 
-    q_g <- q_g exp(eta (L_g + C / sqrt(n_g))),  q <- q / sum q          L_g: mean loss of group g; q
-    starts at 1 / G
-    theta: descend on sum_g q_g L_g
+    q        q_g <- q_g exp(eta (L_g + C / sqrt(n_g))),  q <- q / sum q;  it starts at 1 / G
+    theta    descends on sum_g q_g L_g, with L_g the mean loss of group g
 
 How we differ, and why:
 - q moves once in a round, by the losses of all training images under the model that the round

@@ -6,13 +6,13 @@ Source: the weighted sum of losses is that of minimax fairness, Martinez et al.,
 itself. With n_kg the images of group g at client k, n_g and n_k their sums, rho_g = n_g / n and l_i
 the loss of image i:
 
-    sum_g mu_g (1 / n_g) sum_(i in g) l_i  =  sum_k (n_k / n) (1 / n_k) sum_(i in k) w_g(i) l_i,
-    w_g = mu_g / rho_g
+    sum_g mu_g (1 / n_g) sum_(i in g) l_i  =  sum_k (n_k / n) (1 / n_k) sum_(i in k) w_g(i) l_i
 
-so that clients who weigh their images by w and are averaged by image count minimise the left side.
-Each client sends n_kg and the sum of its losses in each group, on the fixed view and before it
-trains; the server adds them up, which secure aggregation could do. mu moves after the round, so a
-round trains with the weights that earlier ones led to, and the first with all weights 1.
+with w_g = mu_g / rho_g, so that clients who weigh their images by w and are averaged by image count
+minimise the left side. Each client sends n_kg and the sum of its losses in each group, on the fixed
+view and before it trains; the server adds them up, which secure aggregation could do. mu moves
+after the round, so a round trains with the weights that earlier ones led to, and the first with all
+weights 1.
 
 Of groups these methods know the following, each of them:
 - an image without a value of the attribute has the weight 1 and counts in no group;

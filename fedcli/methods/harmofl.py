@@ -5,11 +5,9 @@ Source: Jiang, Wang and Dou, "HarmoFL: harmonizing local and global drifts in fe
 heterogeneous medical images", AAAI 2022, arXiv 2112.10775, as its authors' code (med-air/HarmoFL)
 computes it:
 
-    A_k = mean over client k's images of their amplitudes, A = sum_k p_k A_k       once, in the
-    first round
-    the network sees the image with the amplitudes A and its own phases            in training and
-    at test
-    w~ = w + rho g / ||g||,    w <- w - lr g~                                      FedSAM's step
+    first round     A_k = mean over client k's images of their amplitudes, A = sum_k p_k A_k
+    every image     is seen with the amplitudes A and its own phases, in training and at test
+    local step      w~ = w + rho g / ||g||,  w <- w - lr g~,  as FedSAM's
 
 What leaves a hospital beside the model, as a part of it: A_k, once. It is a mean over its training
 images; of a single image it would be that image's.

@@ -9,7 +9,7 @@ trained from it, and one that nobody picked stays.
 
     shared=nothing    J whole models
     shared=features   the paper's weight sharing: J classifiers over features that all clients
-    average
+                      average
 
 The received model of a client's choice is scored as that client's own. The model that is scored as
 the global one, for a hospital without images to choose by, is that of the cluster with the most

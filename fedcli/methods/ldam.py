@@ -4,11 +4,10 @@ Source: Cao, Wei, Gaidon, Arechiga and Ma, "Learning imbalanced datasets with
 label-distribution-aware margin loss", NeurIPS 2019, arXiv 1906.07413, section 3 and Algorithm 1; as
 a local loss in Fed-MAS (arXiv 2307.14959). With n_k the client's images of class k:
 
-    logits   z_k = s cos(feature, w_k)                                   cosine classifier without
-    bias, s = 30
-    margin   z_y - s m_y,  m_k = 0.5 n_k^(-1/4) / max_j n_j^(-1/4)       of the true class
-    weights  1 for the first int(0.8 T) rounds, then (1 - beta) / (1 - beta^n_k)   in sum the
-    classes present
+    logits   z_k = s cos(feature, w_k): a cosine classifier without bias, s = 30
+    margin   z_y - s m_y for the true class,  m_k = 0.5 n_k^(-1/4) / max_j n_j^(-1/4)
+    weights  1 for the first int(0.8 T) rounds, then in proportion to (1 - beta) / (1 - beta^n_k),
+             with a sum of the number of classes present
 
 The loss is the weighted cross-entropy divided by the sum of the batch's weights. A class the client
 has no image of has margin and weight 0. How we differ:

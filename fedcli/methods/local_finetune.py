@@ -8,8 +8,7 @@ enhanced representation for federated image classification", ICLR 2022, arXiv 21
 
     local-finetune   FedAvg, to the last bit; clients tune a copy of the model
     FedBABU          the classifier keeps its random start while the features train and are
-    averaged;
-                     only where a client tunes its copy does the classifier move
+                     averaged; only where a client tunes its copy does the classifier move
 
 How we differ, and why:
 - a client tunes the model that it receives before it trains, in every round, so that each round has

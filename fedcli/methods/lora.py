@@ -7,9 +7,8 @@ LoRA in privacy-preserving federated learning", ICLR 2024, arXiv 2403.12313, sec
 FairFedMed, arXiv 2508.00873, whose code sets what trains.
 
     ViT   rank 12, alpha 2   adapters on both linear layers of every MLP
-    RN50  rank 32, alpha 8   on the 1x1 convolutions conv1 and conv3 of every bottleneck and on the
-    attention pool;
-                             batch norms train as well
+    RN50  rank 32, alpha 8   on the 1x1 convolutions conv1 and conv3 of every bottleneck and on
+                             the attention pool; batch norms train as well
 
 Two contexts of 4 tokens train beside them and are shared by all clients; for volumes, so does the
 projection of slices. On any network but CLIP, which the paper does not train, adapters stand on

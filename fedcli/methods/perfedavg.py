@@ -22,7 +22,7 @@ local-finetune. How we differ, and why:
   gradient's pass alone.
 - the run's learning rate and optimizer are those of the outer step (beta in the paper), alpha is by
   plain SGD.
-- clients own models of round t come from the model of round t - 1; the paper tunes once, after
+- clients' own models of round t come from the model of round t - 1; the paper tunes once, after
   training.
 The paper's text was not at hand; its equations are not numbered here and alpha is ours.
 """

@@ -5,10 +5,10 @@ Source: T. Dinh, Tran and Nguyen, "Personalized federated learning with Moreau e
 2020, arXiv 2006.08848, Algorithm 1 with its steps 7 and 8. For each minibatch, with w the client's
 copy of the global model,
 
-    theta ~ argmin F(theta) + lambda / 2 ||theta - w||^2     by inner_steps steps of length inner_lr
-    from the last theta
-    w <- w - eta lambda (w - theta)                          a step of the run's optimizer; SGD is
-    the paper
+    theta ~ argmin F(theta) + lambda / 2 ||theta - w||^2    by inner_steps steps of length inner_lr
+                                                            from the last theta
+    w <- w - eta lambda (w - theta)                         a step of the run's optimizer; the
+                                                            paper's is SGD
 
 w is averaged, theta is scored as the client's own model. How we differ, and why:
 - models are averaged by image count and the server takes all of the mean: the paper's beta is 1.

@@ -4,12 +4,11 @@ a bound.
 Source: Zhang, Malekmohammadi, Chen and Yu, "Proportional fairness in federated learning", TMLR
 2023, arXiv 2202.01666, Eq. 3.5 and Algorithm 1 (section 3.3 for the part above M - epsilon).
 
-    minimise  - sum_k p_k log(M - F_k),    in a local step  - log_eps(M - l)  with l the loss of the
-    batch
+    minimise  - sum_k p_k log(M - F_k)
+    in a local step  - log_eps(M - l)  with l the loss of the batch
 
-    log_eps(M - l) = log(M - l)                         where l <= M - epsilon
-                     log(epsilon) - (l - M + epsilon) / epsilon    above, which goes on in a
-                     straight line
+    log_eps(M - l) = log(M - l)                                    where l <= M - epsilon
+                     log(epsilon) - (l - M + epsilon) / epsilon    above, in a straight line
 
 so a step is the plain one divided by M - l: images of a client that does badly push harder. M far
 above all losses is FedAvg at a learning rate of lr / M. The authors' code divides by M inside the

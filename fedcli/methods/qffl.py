@@ -15,7 +15,8 @@ length, so that it goes with any base; batch-norm statistics are averaged with w
 Why it is not the default: for an lr of 1e-3 and usual updates s is below 0.01 and training stalls,
 which the printed tables do not show. Why n_k stands in the default: q = 0 is then the base method.
 Powers are taken of F_k / max F, which changes nothing but keeps a large q from running out of
-range.
+range. Under secure aggregation no one knows max F: there the powers are of F_k itself, which a
+large q can still take out of range.
 """
 
 from collections.abc import Sequence

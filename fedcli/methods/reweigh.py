@@ -85,6 +85,6 @@ register(
     Reweighed(),
     Mean(),
     label="Reweighing",
-    about="weights images so that the diagnosis does not depend on the patient group",
+    about="weights images so that patient group and class are independent in the training data",
     families="groups",
 )

@@ -5,13 +5,16 @@ D_k = theta_k - theta is the update of client k, K clients are in the round, and
 assumed to be hostile: f = hostile K, rounded up, but fewer than half of them. p_k = n_k / n.
 
     median            each number is the median of the clients' numbers
-    trimmed-mean      each number is the mean of the clients' numbers without the f largest and the
-    f smallest
+    trimmed-mean      each number is the mean of the clients' numbers without the f largest and
+                      the f smallest
     krum              the model of one client, that with the smallest sum of squared distances to
-    its K - f - 2 nearest
+                      its K - f - 2 nearest
     multi-krum        the mean of the K - f models for which this sum is smallest
     rfa               the geometric median: argmin_z sum_k p_k ||z - theta_k||
     norm-clipping     theta + sum_k p_k D_k min(1, M / ||D_k||)
+
+They protect from false numbers alone. An update with a number that is not finite (NaN or infinity)
+ends the run under every rule, with an error that names the client.
 
 Source: Yin, Chen, Ramchandran and Bartlett, "Byzantine-robust distributed learning: towards optimal
 statistical rates", ICML 2018, arXiv 1803.01498, Definitions 1 and 2, of median and trimmed-mean.
@@ -32,10 +35,11 @@ How we differ, and why:
 - norm-clipping has M = norm; 0, the default, takes the median of the round's ||D_k||, as no number
   suits all networks. A hostile majority in one round decides that median. With follow, M moves from
   round to round instead: M <- M exp(-follow (b - 1/2)), with b the share of clients with ||D_k|| <=
-  M, from the lower median of the first round on. This is Algorithm 1, without its noise, of Andrew,
-  Thakkar, McMahan and Ramaswamy, "Differentially private learning with adaptive clipping", NeurIPS
-  2021, arXiv 1905.03871. No round changes M by more than a factor of exp(follow / 2), and as long
-  as most clients are honest, it returns to their lengths.
+  M, from the lower median of the first round on, or of the first round where that is above 0. This
+  is Algorithm 1, without its noise, of Andrew, Thakkar, McMahan and Ramaswamy, "Differentially
+  private learning with adaptive clipping", NeurIPS 2021, arXiv 1905.03871. No round changes M by
+  more than a factor of exp(follow / 2), and as long as most clients are honest, it returns to their
+  lengths.
 - after norm-clipping Sun et al. add noise to the model; here --dp client adds it at each client.
 - distances and norms are those of the trained numbers. Batch-norm statistics are averaged with the
   same weights, under median and trimmed-mean number by number, under norm-clipping with p_k.
@@ -162,8 +166,8 @@ class NormClipping(Aggregator):
     ] = 0.0
     follow: Annotated[
         float,
-        "eta_C: step from round to round of the M of norm=0 towards the median, in [0, 1]; 0 takes "
-        "each round's own; 0.2 is the source's",
+        "eta_C: step of M from round to round towards the median, in [0, 1], where norm is 0; "
+        "0 takes each round's own median; 0.2 is the source's",
     ] = 0.0
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Aggregated:
@@ -180,7 +184,9 @@ class NormClipping(Aggregator):
         """M of this round by the lengths [K] of its updates; remembers that of the next."""
         if not self.follow:
             return norms.quantile(0.5)
-        longest = memory.get("longest", lower_median(norms))
+        median = lower_median(norms)
+        longest = memory.get("longest", median)
+        longest = torch.where(longest > 0, longest, median)  # a factor moves no 0
         is_cut = norms > longest
         share = 1 - is_cut.double().mean()  # b
         exponent = -self.follow * (share - 0.5)

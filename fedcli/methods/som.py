@@ -5,11 +5,11 @@ Source: Kohonen, Proceedings of the IEEE 1990, doi 10.1109/5.58325; as used in F
 most 1024 numbers; it is float64 and lies on the CPU, so that it is the same beside any device. A
 round draws each neuron to the clients one by one, and then asks how near to each client the map is:
 
-    m <- m + lr_t s_h exp(-g^2 / (2 sigma_t^2)) (x_h - m)      g: distance on the grid to the
-    nearest neuron
+    m <- m + lr_t s_h exp(-g^2 / (2 sigma_t^2)) (x_h - m)
     kappa_h = mean over neurons of exp(-||m - x_h||^2 / (2 b^2))
 
-with b^2 the median of these squared distances over neurons and clients, so that no scale matters.
+with g the distance on the grid to the nearest neuron, and b^2 the median of ||m - x_h||^2 over
+neurons and clients, so that no scale matters.
 What FedMRL leaves open: sigma_t = max(2 e^-0.1t, 0.5) and lr_t = max(0.5 e^-0.1t, 0.05), t from 0;
 the nearest of equal neurons is the first, row by row; clients come in an order drawn anew each
 round, or the last would always be nearest; the map starts at the clients of the first round plus

@@ -6,12 +6,11 @@ adaptation for semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of othe
 by itself. Of an image x with the Fourier transform A exp(i P), amplitudes A and phases P, only A
 within a square of frequencies around 0 is touched:
 
-    b = floor(low * side); a frequency is within where both its numbers are at most b      low=0:
-    the mean alone
+    b = floor(low * side): a frequency is within where both its numbers are at most b
     x' = inverse transform of (A + mix (A' - A)) exp(i P)
 
-Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by
-the number of pixels, so that the amplitude at 0 is the mean.
+low=0 touches the mean alone. Images are taken as they are before they are normalised, in [0, 1],
+and transforms are divided by the number of pixels, so that the amplitude at 0 is the mean.
 """
 
 from typing import Annotated

@@ -6,8 +6,8 @@ minima", NeurIPS 2021, arXiv 2102.08604, Algorithm 1; one of MEDFAIR's (Zong, Ya
 ICLR 2023, arXiv 2210.01725). With E_t the validation loss, N_s = patience, N_e = overfit and r =
 tolerance, it averages the weights of every step
 
-    from   the first t whose E_t is the lowest of E_t ... E_(t + N_s - 1); then l = r times the mean
-    of these
+    from   the first t whose E_t is the lowest of E_t ... E_(t + N_s - 1); then l = r times the
+           mean of these
     to     the last t before E_(t + 1) ... E_(t + N_e) are all above l, or the end
 
 The paper trains one network. Here a step's weights are the mean over clients of what each has after

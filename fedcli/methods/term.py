@@ -4,8 +4,8 @@ client.
 Source: Li, Beirami, Sanjabi and Smith, "Tilted empirical risk minimization", ICLR 2021, arXiv
 2007.01162, Eq. 2 and Lemma 1, with the tilt over clients as in its federated experiments.
 
-    minimise (1 / t) log sum_k p_k exp(t F_k),    whose gradient is  sum_k w_k grad F_k,  w_k ~ p_k
-    exp(t F_k)
+    minimise (1 / t) log sum_k p_k exp(t F_k)
+    its gradient is  sum_k w_k grad F_k,  with  w_k ~ p_k exp(t F_k)
 
 p_k = n_k / n, and F_k is plain cross-entropy of the broadcast model on the client's training
 images. t = 0 is the base, a large t follows the worst client, and t below 0 leaves out clients
@@ -16,7 +16,9 @@ whose loss is far above the others'. How we differ, and why:
   here losses of all clients of the round are known, and nothing is smoothed.
 - the paper tunes t by task; 1 is ours.
 Checked against the authors' code (litian96/TERM), where p_k is 1 / K and losses are those of the
-broadcast model; of the paper's text Eq. 2 was seen and Lemma 1 was not.
+broadcast model; of the paper's text Eq. 2 was seen and Lemma 1 was not. exp(t (F_k - max F)) is
+computed, which keeps a large t within range; under secure aggregation no one knows max F, so there
+it is exp(t F_k), which a large t can take out of range.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,9 @@
 hub.
 
     timm:NAME, timm:NAME@SIDE               a vision transformer may be built for images of another
-    side
+                                            side
     timm:hf-hub:OWNER/NAME                  config.json of the hub, from its cache on this machine
-    or downloaded
+                                            or downloaded
     open_clip:NAME, open_clip:hf-hub:...    the image tower; open_clip_config.json of the hub
     ...:hf-hub:OWNER/NAME@REVISION          a branch, tag or commit of it; the default is the newest
 

@@ -3,10 +3,10 @@
     torchvision:NAME    any classifier of torchvision, such as torchvision:convnext_tiny
     timm:NAME           any network of timm, which is installed with fedcli[timm], see libraries.py
     open_clip:NAME      the image tower of any CLIP of open_clip, which is installed with
-    fedcli[clip]
-    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a
-    file; it is given
-                        them by these names, or, where its own differ, in this order
+                        fedcli[clip]
+    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of
+                        a file; it is given them by these names, or, where its own differ, in this
+                        order
 
 Such a function returns a backbone and the width of its features, or a whole classifier: its last
 layer of `classes` outputs is then taken off and a linear head put in its place, as it is for

@@ -11,9 +11,9 @@ where a score has no meaning. A view of groups needs two groups with a number.
     worst group, gap, std, mean in each round
                             in each round and of each model that answers, then the mean of them
     mean over groups, std over groups
-                            of each group's mean over the rounds; the std is a sample's (ddof 1)
+                            of each group's mean over the rounds; std with ddof 1
     es_auc_ovo_macro, es_auc_macro
-                            equity-scaled AUC: AUC / (1 + sum over groups of |AUC - AUC of it|)
+                            equity-scaled AUC: AUC / (1 + sum over groups of |AUC - its AUC|)
     mean, std, worst among clients
 
 Sources: the equity-scaled AUC is that of FairFedMed, section "Evaluation Metrics", which takes it

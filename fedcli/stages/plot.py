@@ -105,10 +105,10 @@ def plot(
     Args:
         name: of the figure, such as "curves"; `fedcli plot --help` lists them.
         runs: one or several, by path or by name; default: those under work, or the one that played
-        last.
+            last.
         work: folder that results are looked for in.
         options: those of the figure, as `fedcli plot NAME --help` lists them, such as
-        series=["loss"].
+            series=["loss"].
     """
     from ..figures.kinds import find
 

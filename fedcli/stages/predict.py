@@ -39,7 +39,7 @@ class Prediction(Shown):
 
     Attributes:
         predicted: files, classes, probabilities [N, C], and (file, why) of those that cannot be
-        read.
+            read.
     """
 
     predicted: scoring.Predicted

@@ -44,6 +44,13 @@ def test_weights_move_to_the_client_whose_unfairness_is_that_of_all():
     assert result == expected
 
 
+def test_an_attribute_without_a_gap_of_groups_is_refused():
+    with pytest.raises(UsageError, match="attribute=sex has no effect on gap=accuracy") as refusal:
+        play("fairfed", {"attribute": "sex"})
+    assert "gap=eod" in refusal.value.hint
+    play("fairfed", {"attribute": "sex", "gap": "spd"}, rounds=1)
+
+
 def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
     alone = table([((4, 1), (4, 3)), ((0, 0), (0, 0))], [((1, 0), (4, 1)), ((3, 3), (6, 2))])
     result = unfairness_gaps(alone, "eod").isnan().tolist()

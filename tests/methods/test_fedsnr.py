@@ -51,6 +51,22 @@ def test_ratios_by_hand():
     assert result == expected  # black ground
 
 
+@pytest.mark.parametrize(
+    ("background", "clean", "noisy"),
+    [(0, 43, 5.8), (5, 3.5, 4.8), (20, 1.6, 3.4), (200, 1.06, 1.19)],
+)
+def test_noise_lowers_the_released_ratio_on_a_black_background_and_raises_it_on_others(
+    background, clean, noisy
+):
+    """The numbers of the docstring: a square 50 grey levels above its background, and noise of 40 grey levels."""
+    image = torch.full((16, 1, 64, 64), float(background))
+    image[:, :, :32, :32] += 50
+    generator = torch.Generator().manual_seed(0)
+    noise = 40 * torch.randn(image.shape, generator=generator)
+    assert ratio(image.clamp(0, 255)) == pytest.approx(clean, rel=0.02)
+    assert ratio((image + noise).clamp(0, 255).round()) == pytest.approx(noisy, rel=0.08)
+
+
 def test_noise_lowers_immerkaers_ratio_whatever_the_picture():
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(4, 1, 8, 8, generator=generator)

@@ -22,6 +22,14 @@ def test_ranks_by_hand():
     assert result == pytest.approx(1)
 
 
+def test_rounding_leaves_no_weight_below_zero():
+    """The smallest share minus seven times its seventh part is -1.7e-18 here."""
+    share = torch.tensor([3, 8, 23, 26, 27, 31, 46, 50]).double()
+    share = share / share.sum()
+    loss = torch.arange(8).double()
+    assert spread_weights(share, loss, 1.0).min() == 0
+
+
 def test_equal_losses_and_one_group_change_nothing():
     share = torch.tensor([0.75, 0.25])
     loss = torch.tensor([2.0, 2.0])

@@ -74,8 +74,14 @@ def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(start, rounds
 
 def test_warnings_say_what_a_table_would_hide():
     assert "learn from round 11" in resolve("fedmrl").aggregator.warning(12, True)
+    released = resolve("fedmrl", {"rule": "released"}).aggregator
+    assert (
+        released.warning(12, True) == "its nets learn from round 12 on and answer untrained before"
+    )
     assert "--val" in resolve("fedmrl").aggregator.warning(60, False)
     assert not resolve("fedmrl").aggregator.warning(60, True)
+    assert "snr=immerkaer" in resolve("fedsnr").aggregator.warning(60, True)
+    assert not resolve("fedsnr", {"snr": "immerkaer"}).aggregator.warning(60, True)
     assert "--val" in resolve("fedga").aggregator.warning(60, False)
     assert "from round 9 on" in resolve("ldam").local.warning(None, 10)
     assert not resolve("ldam").local.warning(None, 60)

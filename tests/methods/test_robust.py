@@ -127,6 +127,14 @@ def test_a_bound_that_follows_takes_the_step_of_its_source():
     assert result == pytest.approx([2.0, 2 * np.exp(-0.1)])
 
 
+def test_a_bound_of_zero_is_replaced_by_the_next_median():
+    """In the first round most clients have moved nowhere; a factor would leave the bound at 0 for ever."""
+    result = bounds([[0.0, 0.0, 4.0], [2.0, 2.0, 4.0], [2.0, 2.0, 4.0]], 0.2)
+    share = 2 / 3
+    step = np.exp(-0.2 * (share - 0.5))
+    assert result == pytest.approx([0.0, 2 * step, 2 * step * np.exp(0.1)])
+
+
 def test_a_round_of_a_hostile_majority_hardly_moves_a_bound_that_follows():
     """Nor do rounds of a hostile minority for ever, while without `follow` the majority's length is the bound."""
     honest = [0.9, 1.0, 1.1, 1.0, 1.05]

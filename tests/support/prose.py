@@ -4,8 +4,10 @@ python tests/support/prose.py fedcli/reporting      # prints the measures and ev
 """
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,6 +74,9 @@ COMPREHENSIONS = ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 IMPORTS = ast.Import, ast.ImportFrom
 CONTEXTS = ast.Load, ast.Store, ast.Del
+WIDTH = 100  # columns of a line
+GAP = re.compile(r"\S {2,}\S")  # between the columns of a table, or after a formula's comma
+COLUMN = re.compile(r"[^\s,;] {2,}\S")
 
 
 @dataclass
@@ -144,6 +149,48 @@ def docstring_of(node: ast.AST) -> str:
     if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Module)):
         return ast.get_docstring(node) or ""
     return ""
+
+
+def broken_rows(tree: ast.Module) -> list[int]:
+    """Numbers of the lines where a row of a docstring's table was wrapped as if it were prose."""
+    broken = []
+    for node in ast.walk(tree):
+        for block in indented_blocks(node):
+            broken += broken_rows_of_block(block)
+    return broken
+
+
+def indented_blocks(node: ast.AST) -> Iterator[dict[int, str]]:
+    """Number -> line of each block of lines that a docstring indents."""
+    if not docstring_of(node):
+        return
+    string = node.body[0]
+    margin = " " * (string.col_offset + 2)
+    block: dict[int, str] = {}
+    for number, line in enumerate(string.value.value.splitlines(), string.lineno):
+        if line.startswith(margin) and line.strip():
+            block[number] = line
+            continue
+        yield block
+        block = {}
+    yield block
+
+
+def broken_rows_of_block(block: dict[int, str]) -> list[int]:
+    """Lines without columns at the start of a table, whose first word was too long for the line above."""
+    rows = [line.strip() for line in block.values()]
+    if not any(GAP.search(row) for row in rows):
+        return []
+    start = min(len(line) - len(line.lstrip()) for line in block.values())
+    broken = []
+    above = ""
+    for number, line in block.items():
+        was_full = len(above) + 1 + len(line.split()[0]) > WIDTH
+        starts_row = line[start] != " "
+        if above and was_full and starts_row and not COLUMN.search(line.strip()):
+            broken.append(number)
+        above = line
+    return broken
 
 
 def is_statement(node: ast.AST) -> bool:

@@ -1,9 +1,9 @@
 """The audit of a finished run, in its folder:
 
     audit.json             the manifest; its body has a row per attack and group of images, per
-    probe, and the inversion
+                           probe, and the inversion
     reconstructions.h5     uint8 [B, H, W, C]: the images of the batch, and what was made of their
-    gradient
+                           gradient
 
 An image is a member where a client trained on it, and held out where it is in a client's test or
 validation part.
@@ -70,8 +70,10 @@ class Probed:
     """Answers or gradients by which the hospital is guessed.
 
     Attributes:
-        table: [M, D]. counts: int [M, C], the images of each class behind a row. hospital: int [M].
-            units: [M], patients.
+        table: [M, D].
+        counts: int [M, C], the images of each class behind a row.
+        hospital: int [M].
+        units: [M], patients.
     """
 
     table: Array
@@ -85,11 +87,15 @@ class AuditedImages:
     """Every training and held-out image of each client, with the model's answer to it.
 
     Attributes:
-        shards: of a client each, in this order. client: int [N]. member: bool [N]. once: bool [N],
-            False where the same held-out image is another client's too. logits: float32 [N, C]. y:
-            [N], or [N, L] of several labels per image. classes: int [N], the class; of several
-            labels, the index of their combination. units: [N], patients. groups: attribute -> int
-            [N].
+        shards: of a client each, in this order.
+        client: int [N].
+        member: bool [N].
+        once: bool [N], False where the same held-out image is another client's too.
+        logits: float32 [N, C].
+        y: [N], or [N, L] of several labels per image.
+        classes: int [N], the class; of several labels, the index of their combination.
+        units: [N], patients.
+        groups: attribute -> int [N].
     """
 
     shards: list[Shard]

@@ -6,10 +6,9 @@ positives at few false positives, and LiRA, are Carlini, Chien, Nasr, Song, Terz
 2022, arXiv 2112.03570, Algorithm 1. With f(x)_y the probability of the label, shadow models that
 were not trained on x, and in the online attack those that were too, give
 
-    phi = log f(x)_y / (1 - f(x)_y)                                            normal with mean mu_x
-    and deviation sigma
-    offline: Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)     online: p(phi | N(mu_in, sigma_in^2)) /
-    p(phi | N(mu_out, ..))
+    phi        log f(x)_y / (1 - f(x)_y), normal with mean mu_x and deviation sigma
+    offline    Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)
+    online     p(phi | N(mu_in, sigma_in^2)) / p(phi | N(mu_out, sigma_out^2))
 
 With few shadow models sigma is the same for all images, as the paper advises; ours is that the
 variance of a mean over n of them is added, sigma^2 (1 + 1/n), without which images with few models

@@ -8,8 +8,7 @@ What differs from imagecorruptions.corrupt():
       change nothing;
     * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt()
       makes three channels with a draw each). Motion blur's grey path fails, so one of three equal
-      channels is taken. Saturate
-      is refused: grey has no colour to change;
+      channels is taken. Saturate is refused: grey has no colour to change;
     * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32
       px as in corrupt().
 
