@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..seeds import derive
-from .contract import Batch, ClientRound, Local, Network
+from .contract import Batch, ClientRound, Cost, Local, Network
 from .fedavg import Mean
 from .helpers import is_frozen
 from .registry import register
@@ -54,7 +54,6 @@ class OwnHead(Local):
 class HeadFirst(OwnHead):
     """The classifier alone, then the features alone."""
 
-    cost = {"step": 1, "gradient": 1}
     images_in_loss_alone = False
 
     head_epochs: Annotated[int, "passes over the images that train the classifier first, >= 0"] = 1
@@ -62,6 +61,10 @@ class HeadFirst(OwnHead):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of those passes"] = "adam"
 
     trains_backbone = True
+
+    @property
+    def cost(self) -> Cost:  # type: ignore[override]
+        return {"step": 1, "gradient": self.head_epochs}
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         net.eval()

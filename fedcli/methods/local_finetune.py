@@ -31,7 +31,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..seeds import derive
-from .contract import Batch, ClientRound, Local, Network
+from .contract import Batch, ClientRound, Cost, Local, Network
 from .fedavg import Mean
 from .helpers import is_frozen
 from .mixins import LinearHeadOnly
@@ -43,7 +43,6 @@ from .solvers import Solver
 class Tuned(Local):
     """Plain local training; a tuned copy of the received model stays with the client."""
 
-    cost = {"step": 1, "gradient": 1}
     one_rate = True
 
     tune: Annotated[
@@ -55,6 +54,10 @@ class Tuned(Local):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of those passes"] = "adam"
 
     works_without_server = False
+
+    @property
+    def cost(self) -> Cost:  # type: ignore[override]
+        return {"step": 1, "gradient": self.tune_epochs}
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         received = client.layout.read()  # [P] with the client's own statistics, where it has such

@@ -61,7 +61,7 @@ class Meta(Tuned):
 
     @property
     def cost(self) -> Cost:  # type: ignore[override]
-        return {"step": 2 if self.variant == "hf" else 1, "gradient": 1}
+        return {"step": 2 if self.variant == "hf" else 1, "gradient": self.tune_epochs}
 
     def tuning_rate(self, client: ClientRound) -> float:
         return self.alpha

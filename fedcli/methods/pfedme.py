@@ -29,7 +29,7 @@ from typing import Annotated
 from torch import Tensor
 
 from ..errors import UsageError
-from .contract import Batch, ClientRound, Local, Network
+from .contract import Batch, ClientRound, Cost, Local, Network
 from .fedavg import Mean
 from .registry import register
 
@@ -38,7 +38,6 @@ from .registry import register
 class Envelope(Local):
     """Steps towards a personal model that is found anew for each minibatch."""
 
-    cost = {"step": 5}
     works_without_server = False
 
     strength: Annotated[
@@ -46,6 +45,10 @@ class Envelope(Local):
     ] = 15.0
     inner_steps: Annotated[int, "K, steps that find the personal model for a minibatch, >= 1"] = 5
     inner_lr: Annotated[float, "length of these steps, > 0"] = 0.05
+
+    @property
+    def cost(self) -> Cost:  # type: ignore[override]
+        return {"step": self.inner_steps}
 
     def extend(self, net: Network) -> None:
         if self.inner_lr * self.strength >= 2:

@@ -273,7 +273,7 @@ def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
     speed = this_machine()["flops"] * this_machine()["share"]
     if network is None:
         return 0.0, 0.0
-    passes = passes_of(resolve(plan.method or ""))
+    passes = passes_of(resolve(plan.method or "", dict(plan.set)))
     operations, _ = per_image(
         network,
         passes,

@@ -329,7 +329,7 @@ def _is_count(word: str) -> bool:
 def _length(cell: RecipeCell, source: Path) -> float:
     """The length of a cell beside others, in passes forward over an image."""
     plan = resolved(cell.train)
-    passes_per_step = passes_of(resolve(plan.method or ""))
+    passes_per_step = passes_of(resolve(plan.method or "", dict(plan.set)))
     passes, _ = per_image(
         PASSES,
         passes_per_step,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedcli.bench.passes import NOT_STATED, PASSES, passes_of, summed
-from fedcli.methods import METHODS
+from fedcli.methods import METHODS, resolve
 
 
 def of_costs(local, aggregator):
@@ -49,3 +49,17 @@ def test_a_plan_of_trainings_needs_no_torch():
     code = "import fedcli.bench.passes, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "kind", "expected"),
+    [
+        ("pfedme", {"inner_steps": 2}, "step", 2),
+        ("fedrep", {"head_epochs": 10}, "gradient", 10),
+        ("local-finetune", {"tune_epochs": 0}, "gradient", 0),
+        ("per-fedavg", {"tune_epochs": 3}, "gradient", 3),
+        ("ifca", {"clusters": 4}, "forward", 4),
+    ],
+)
+def test_passes_follow_the_options_that_decide_their_number(name, settings, kind, expected):
+    assert passes_of(resolve(name, settings))[kind] == expected
