@@ -202,20 +202,23 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) 
 
 
 def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Tell whether the gap between groups became smaller, and no group gained. Arguments: group ->
-    score.
+    """Tell whether the gap between groups, as it is printed, became smaller, and no group gained.
+    Arguments: group -> score.
     """
     shared = [group for group in after if group in before]
     if len(shared) < 2:
         return False
     old = [before[group] for group in shared]
     new = [after[group] for group in shared]
-    old_gap = max(old) - min(old)
-    new_gap = max(new) - min(new)
-    narrowing = old_gap - new_gap
-    is_narrower = apart(narrowing, 0.0) > 0
+    is_narrower = _printed_gap(new) < _printed_gap(old)
     no_group_gained = (apart(new, old) <= 0).all()
     return bool(is_narrower and no_group_gained)
+
+
+def _printed_gap(scores: Sequence[float]) -> float:
+    """The gap in points of scores as they are printed, in percent with one digit."""
+    percents = [round(100 * score, 1) for score in scores]
+    return round(max(percents) - min(percents), 1)
 
 
 def _unsure(tested: Difference | None) -> str:

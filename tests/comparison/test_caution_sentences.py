@@ -251,6 +251,8 @@ LEVELLING_DOWN = [
     ({"f": 0.7, "m": 0.9}, {"f": 0.71, "m": 0.8}, False),  # one gained
     ({"f": 0.7, "m": 0.9}, {"f": 0.5, "m": 0.8}, False),  # the gap grew
     ({"f": 0.7, "m": 0.9}, {"f": 0.6, "m": 0.8}, False),  # the gap stayed
+    ({"f": 0.7, "m": 0.9}, {"f": 0.7, "m": 0.8999}, False),  # not as they are printed
+    ({"f": 0.7, "m": 0.9}, {"f": 0.7, "m": 0.8994}, True),
     ({"f": 0.7, "m": 0.9}, {"m": 0.8}, False),  # one group in common
     ({"f": 0.7, "m": 0.9, "x": 0.1}, {"f": 0.7, "m": 0.8}, True),  # of the shared groups
 ]
