@@ -13,7 +13,7 @@ from ..errors import FedcliError
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
-from ..scores.groups import JOIN, NO_IMAGE
+from ..scores.groups import JOIN, NO_IMAGE, unknown_note
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import RunScores
@@ -30,6 +30,7 @@ NO_SCORES = (
     "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC "
     "by {by}."
 )
+UNKNOWN = "images whose {attribute} is unknown are in no group, but in the other scores"
 BY_FEW = ". A group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
 # if some classes are rare, and nothing corrects for that; a classifier on frozen features needs the
@@ -387,13 +388,39 @@ def hidden_note(runs: Iterable[RunScores], attribute: str = "") -> str:
     return " ".join(sentences)
 
 
-def small_in_sets(sets: Mapping[str, RunScores], attribute: str) -> dict[str, str]:
+def unknown_groups(runs: Sequence[RunScores]) -> list[str]:
+    """A sentence for each attribute of which some test images have no known group."""
+    attributes: dict[str, None] = {}
+    for scores in runs:
+        attributes |= dict.fromkeys(scores.groups)
+    sentences = [unknown_group(runs, attribute) for attribute in attributes]
+    return [sentence for sentence in sentences if sentence]
+
+
+def unknown_group(runs: Sequence[RunScores], attribute: str) -> str:
+    """A sentence on the test images whose group is not known, without a number where test sets
+    differ in it; "" where every group is known.
+    """
+    sentences: dict[str, None] = {}
+    for scores in runs:
+        if attribute in scores.grouped:
+            unknown = scores.grouped[attribute].unknown
+            sentences[unknown_note(attribute, unknown, scores.images)] = None
+    if len(sentences) > 1:
+        return UNKNOWN.format(attribute=attribute)
+    return next(iter(sentences), "")
+
+
+def small_in_sets(
+    sets: Mapping[str, RunScores], attribute: str, metrics: Sequence[str] = ()
+) -> dict[str, str]:
     """Groups too small to be reliable in some of several test sets, with the reason and the test
     sets.
 
-    sets: the scores of a run on each test set, by its name.
+    sets: the scores of a run on each test set, by its name. metrics: the scores that are shown;
+    none if any may be.
     """
-    members_by_set = {name: scores.members(attribute) for name, scores in sets.items()}
+    members_by_set = {name: scores.members(attribute, metrics) for name, scores in sets.items()}
     groups: dict[str, None] = {}
     for members in members_by_set.values():
         for group, score in members.items():

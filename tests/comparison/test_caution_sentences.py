@@ -8,7 +8,7 @@ from nested_scores import ABOUT
 from fedcli.comparison import cautions
 from fedcli.comparison.cautions import doubtful_decisions, small_decides, small_in_sets
 from fedcli.comparison.systems import BEST, LAST, LAST5, Scored
-from fedcli.scores.parts import Client
+from fedcli.scores.parts import Client, Grouped
 from fedcli.scores.scores import RunScores
 from fedcli.scores.table import BY_POLICIES, Score, Where
 
@@ -194,6 +194,28 @@ def test_another_attribute_or_no_hidden_group_has_no_note():
     assert cautions.hidden_note([]) == ""
 
 
+def without_group(unknown, attribute="sex"):
+    """A run with so many test images in no group of an attribute."""
+    run = run_of(attribute, f=0.6, m=0.8)
+    run.grouped[attribute] = Grouped(unknown)
+    return run
+
+
+def test_images_without_a_known_group_are_counted_where_all_test_sets_have_as_many():
+    sentence = (
+        "sex is unknown for 10 of 80 test images: they are in no group, but in the other scores"
+    )
+    runs = [without_group(10), without_group(10)]
+    assert cautions.unknown_group(runs, "sex") == sentence
+    assert cautions.unknown_groups([*runs, without_group(0, "race")]) == [sentence]
+    folds = [without_group(10), without_group(9)]
+    assert cautions.unknown_groups(folds) == [
+        "images whose sex is unknown are in no group, but in the other scores"
+    ]
+    assert cautions.unknown_groups([without_group(0)]) == []
+    assert cautions.unknown_groups([without_group(None)]) == []  # sites hide it
+
+
 def test_each_attribute_with_hidden_groups_has_its_sentence():
     by_race = run_of("race", b=Score([None, None], [1, 2], 0, (), HIDDEN), w=0.8)
     note = cautions.hidden_note([hidden_run(), by_race])
@@ -211,6 +233,16 @@ def test_reasons_of_several_test_sets_name_the_set():
     assert small_in_sets(sets, "sex") == {"f": "3 images (clean); 2 images (noisy)"}
     result = small_in_sets({"clean": sets["clean"]}, "sex")
     assert result == {"f": FEW}
+
+
+def test_a_group_is_small_for_the_metrics_that_are_shown():
+    run = run_of(f=even(0.6, "2 images of ill"), m=0.8)
+    for group in "fm":
+        where = Where("clean", attribute="sex", group=group, metric="accuracy")
+        run.table[where] = even(0.7)
+    assert small_in_sets({"clean": run}, "sex", ["accuracy"]) == {}
+    both = ["accuracy", AREA]
+    assert small_in_sets({"clean": run}, "sex", both) == {"f": "2 images of ill"}
 
 
 def test_a_group_that_a_test_set_lacks_has_no_test_image_there():

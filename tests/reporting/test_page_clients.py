@@ -166,7 +166,7 @@ def test_the_legend_of_groups_gives_no_number_where_test_sets_differ(monkeypatch
     assert "[n]" not in subgroups._groups_legend(rows, "sex")
     rows[1].scores.grouped = {"sex": SimpleNamespace(unknown=3)}
     legend = subgroups._groups_legend(rows, "sex")
-    assert legend.endswith(subgroups.UNKNOWN.format(attribute="sex"))
+    assert legend.endswith("Images whose sex is unknown are in no group, but in the other scores.")
 
 
 def test_the_images_of_a_label_are_left_out_where_test_sets_differ():

@@ -20,6 +20,7 @@ from ...comparison.cautions import (
     small_clients,
     small_decides,
     small_groups,
+    unknown_group,
 )
 from ...comparison.systems import BEST
 from ...console import capital
@@ -27,7 +28,6 @@ from ...data import image_counts, manifest
 from ...metrics import METRICS, PARITY, better_low, title
 from ...printed import fixed
 from ...scores import numbers, views
-from ...scores.groups import unknown_note
 from ...scores.scores import RunScores
 from ...scores.table import Score, Where
 from ...scores.views import ACROSS
@@ -40,7 +40,6 @@ from . import provenance
 
 GROUPS = "In percent, as in the table of scores."
 SIZES = "[n]: {images} of a group."
-UNKNOWN = "Images whose {attribute} is unknown are in no group, but in the other scores."
 OVER_CLASSES = " Each is the mean over classes, each class against all others."
 UNSURE = " †: one group is too small, so the whole column is unreliable."
 MACRO = "_ovr_macro"  # each class against all others
@@ -180,14 +179,9 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
             "Bold marks the best, without a test; never a gap that is smaller only because "
             "groups lost."
         )
-    notes = []
-    for scores in runs:
-        unknown = scores.grouped[attribute].unknown
-        notes.append(unknown_note(attribute, unknown, scores.images))
-    if differ(notes):
-        sentences.append(UNKNOWN.format(attribute=attribute))
-    elif notes[0]:
-        sentences.append(f"{capital(notes[0])}.")
+    unknown = unknown_group(runs, attribute)
+    if unknown:
+        sentences.append(f"{capital(unknown)}.")
     return " ".join(filter(None, sentences))
 
 
