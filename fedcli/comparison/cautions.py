@@ -53,7 +53,8 @@ def at_chance(runs: Sequence[Scored]) -> str:
     they are better.
 
     A run counts if the lower bound of its interval is not above chance, which is one divided by the
-    classes that the test images have, or 1/2 of several labels per image.
+    classes that the test images have, or 1/2 of several labels per image. Without an interval it
+    counts if its score is not.
     """
     clean, corrupted = MODELS
     words = {clean: clean, corrupted: versions(run.scores for run in runs)[corrupted]}
@@ -93,16 +94,18 @@ def _chance_in_words(
     for run in stuck:
         score = run.scores.versions[version][metric]
         values.append(f"{100 * (score.last or 0):.1f}")
-        lower_bounds.append(f"{100 * (score.low or 0):.1f}")
+        if score.low is not None:
+            lower_bounds.append(f"{100 * score.low:.1f}")
     chance = f"{scores.chance_in_words(version)} ({100 / scores.answers(version):.1f} %)"
     metric_title = title(metric)
     percents = ", ".join(values)
-    lower_percents = ", ".join(lower_bounds)
-    return (
-        f"may be no better than {chance} on {images}: {metric_title} "
-        f"{percents} % in the last round, its 95 % interval begins at "
-        f"{lower_percents} %"
+    sentence = (
+        f"may be no better than {chance} on {images}: {metric_title} {percents} % in the last round"
     )
+    if len(lower_bounds) < len(stuck):
+        return sentence
+    lower_percents = ", ".join(lower_bounds)
+    return f"{sentence}, its 95 % interval begins at {lower_percents} %"
 
 
 def _has_one_answer(runs: Sequence[Scored], version: str) -> bool:
@@ -155,13 +158,15 @@ def _may_take_prior(scores: RunScores) -> bool:
 
 def _is_stuck(run: Scored, version: str) -> bool:
     score = run.scores.versions.get(version, {}).get(run.scores.usual[0])
-    if score is None or score.low is None:
+    if score is None or score.last is None:
         return False
     answers = run.scores.answers(version)
     if answers < 2:
         return False
     chance = 1 / answers
-    return bool(apart(score.low, chance) <= 0)
+    # there is no interval where one patient alone has a class
+    lowest = score.last if score.low is None else score.low
+    return bool(apart(lowest, chance) <= 0)
 
 
 Test = Callable[[Where, int], Difference | None]  # of a score and the index of a system

@@ -348,6 +348,15 @@ def test_a_run_above_chance_or_without_an_interval_has_no_caution():
     assert result == ""
 
 
+@pytest.mark.usefixtures("no_predictions")
+def test_a_run_at_chance_without_an_interval_has_its_number_alone():
+    run = stuck_run("a", None)
+    where = Where("clean", metric="balanced_accuracy")
+    run.scores.table[where].values = [1 / 3]
+    text = cautions.at_chance([run])
+    assert "(33.3 %) on clean images: balanced accuracy 33.3 % in the last round. Try" in text
+
+
 def test_test_images_of_one_class_have_no_chance_to_be_at():
     run = stuck_run("a", 0.3)
     where = Where("clean", metric="balanced_accuracy")
