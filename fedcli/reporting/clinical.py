@@ -277,9 +277,9 @@ def _of_all(
         lines = _conformal(sets, words, _too_small(scores, "accuracy"))
         yield from replace(TOPICS["sets"], title=title).table(name, lines)
     if TOPICS["gaps"] in topics:
-        yield from TOPICS["gaps"].table(name, _gaps(scores, clinical))
+        yield from TOPICS["gaps"].table(name, _gaps(scores, clinical, words))
     if TOPICS["subgroups"] in topics:
-        yield from TOPICS["subgroups"].table(name, _lowest(clinical))
+        yield from TOPICS["subgroups"].table(name, _lowest(clinical, words))
 
 
 def _agreement(clinical: Facts, words: Mapping[str, str]) -> Lines:
@@ -301,7 +301,7 @@ def _conformal(sets: list[Any], words: Mapping[str, str], small: Small) -> Lines
             yield *quantiles, attribute, name, {"coverage": coverage, "set_size": size}
 
 
-def _gaps(scores: RunScores, clinical: Facts) -> Lines:
+def _gaps(scores: RunScores, clinical: Facts, words: Mapping[str, str]) -> Lines:
     """The gaps, in doubt where the best or the worst group is too small or lacks a class, and their
     p.
     """
@@ -310,14 +310,16 @@ def _gaps(scores: RunScores, clinical: Facts) -> Lines:
         edges = scores.part().edges(attribute, version, metric) or ()
         doubtful = any(members[name].small for name, _ in edges if name)
         gap = percent(test["gap"], doubtful=doubtful)
-        yield attribute, version, title(metric), {"gap": gap, "p": p_text(test["p"])}
+        images = words.get(version, version)
+        yield attribute, images, title(metric), {"gap": gap, "p": p_text(test["p"])}
 
 
-def _lowest(clinical: Facts) -> Lines:
+def _lowest(clinical: Facts, words: Mapping[str, str]) -> Lines:
     for version, subgroups in clinical["subgroups"].items():
         for subgroup in subgroups[:SUBGROUPS]:
             texts = {key: p_text(subgroup[key]) for key in ("p", "p_holm")}
-            yield version, subgroup["attribute"], subgroup["group"], subgroup | texts
+            images = words.get(version, version)
+            yield images, subgroup["attribute"], subgroup["group"], subgroup | texts
 
 
 def by_class(scores: RunScores) -> Iterator[ReportTable]:

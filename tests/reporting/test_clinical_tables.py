@@ -218,10 +218,26 @@ def test_sets_have_a_line_of_all_images_and_of_each_group():
     assert texts(table) == expected
 
 
+def test_gaps_name_the_test_images_as_other_tables_do():
+    test = {"gap": 0.1, "p": 0.04}
+    gaps = {"gaps": {"sex": {"corrupted": {"accuracy": test}}}}
+    part = SimpleNamespace(edges=lambda *_: None)
+    scores = SimpleNamespace(members=lambda _: {}, part=lambda: part)
+    (line,) = clinical._gaps(scores, gaps, {"corrupted": "noisy"})
+    assert line[:2] == ("sex", "noisy")
+
+
+def test_the_legend_of_subgroups_says_over_which_of_them_p_is_adjusted():
+    legend = clinical.TOPICS["subgroups"].legend
+    assert legend.endswith("for all subgroups that were tested on the same version.")
+
+
 def test_the_ten_subgroups_of_lowest_accuracy_are_shown():
     subgroup = {"attribute": "sex", "images": 40, "accuracy": 0.5, "difference": -0.2}
     subgroups = [subgroup | {"group": f"g{k}", "p": 0.01, "p_holm": 0.2} for k in range(12)]
-    lines = list(clinical._lowest({"subgroups": {"clean": subgroups}}))
+    words = {"clean": "clean", "corrupted": "noisy"}
+    lines = list(clinical._lowest({"subgroups": {"corrupted": subgroups}}, words))
+    assert {line[0] for line in lines} == {"noisy"}
     expected = [f"g{k}" for k in range(10)]
     assert [line[2] for line in lines] == expected
     assert lines[0][3]["p"] == clinical.p_text(0.01)
