@@ -11,7 +11,7 @@ from typing import Any
 from .. import console, printed
 from ..comparison import verdict
 from ..comparison.difference import GroupTests
-from ..comparison.ranks import Ranks, by_method, friedman
+from ..comparison.ranks import Ranks, by_method, datasets_of, friedman
 from ..comparison.systems import shared_parts
 from ..comparison.tested import Comparison
 from ..comparison.verdict import (
@@ -631,7 +631,7 @@ def rank_tests(rows: Rows) -> list[Ranks]:
     one row of; none of fewer than two datasets or three methods.
     """
     systems = systems_of(rows)
-    if len({row.scores.dataset for row in systems}) < 2:
+    if len(set(datasets_of([row.scores for row in systems]))) < 2:
         return []
     tests = []
     for metric in rows[0].scores.usual:
