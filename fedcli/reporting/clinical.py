@@ -76,8 +76,7 @@ class Topic:
             rows,
             self.legend,
         )
-        cells = chain.from_iterable(table.rows)
-        if any(DAGGER in cell.plain for cell in cells):
+        if any(DAGGER in cell.plain for cell in chain.from_iterable(table.rows)):
             table = replace(table, legend=table.legend + UNSURE)
         return [table]
 
