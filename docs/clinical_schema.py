@@ -43,7 +43,7 @@ MEANING = {
     "subgroups": "of at least 30 patients and one value of an attribute, or two crossed, the "
     "least accurate first",
     "difference": "accuracy of the subgroup minus that of all others",
-    "p_holm": "adjusted for all subgroups that were tested",
+    "p_holm": "adjusted for all subgroups that were tested on one version of the test images",
 }
 
 

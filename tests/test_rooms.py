@@ -45,7 +45,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 700, 110, 8
 BUDGETS = {  # syntax nodes of each room, with space for a contributor's file; raised only on purpose
     "bench": 8300,
     "commands": 22600,
-    "comparison": 12900,
+    "comparison": 13100,
     "data": 98000,
     "federation": 15200,
     "figures": 25100,
@@ -53,7 +53,7 @@ BUDGETS = {  # syntax nodes of each room, with space for a contributor's file; r
     "methods": 42600,
     "metrics": 5800,
     "models": 13300,
-    "reporting": 38600,
+    "reporting": 38900,
     "reproduction": 32900,
     "runs": 17000,
     "scores": 44800,
@@ -344,6 +344,7 @@ IN_MORE_FILES = {
     "freeze_backbone": "defaults, rules and cautions of a network that is not trained whole",
     "order_file": "a field of two schemes, and the rules of schemes",
     "single_site": "also a fact of a finished run, by which its models are scored",
+    "sample_images": "ranks over datasets do not take two samples of one folder for two of them",
 }
 LISTED = {  # file -> the reason why it lists three options or more of a stage
     "fedcli.commands.ls": "keys of partition.json",

@@ -353,7 +353,7 @@ def _show_scores(
     show_tables(tables, file)
     if topics is not None and run.scores.clinical:
         show_tables(clinical.by_class(run.scores), file)
-        writers.say([clinical.INTERVALS], file)
+        writers.say([clinical.intervals(run.scores)], file)
         show_tables(clinical.tables(scores, topics), file)
         if not topics:
             writers.say([clinical.MORE], file)

@@ -13,7 +13,7 @@ from ..errors import FedcliError
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
-from ..scores.groups import JOIN, NO_IMAGE
+from ..scores.groups import JOIN, NO_IMAGE, unknown_note
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import RunScores
@@ -30,6 +30,7 @@ NO_SCORES = (
     "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC "
     "by {by}."
 )
+UNKNOWN = "images whose {attribute} is unknown are in no group, but in the other scores"
 BY_FEW = ". A group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
 # if some classes are rare, and nothing corrects for that; a classifier on frozen features needs the
@@ -52,7 +53,8 @@ def at_chance(runs: Sequence[Scored]) -> str:
     they are better.
 
     A run counts if the lower bound of its interval is not above chance, which is one divided by the
-    classes that the test images have, or 1/2 of several labels per image.
+    classes that the test images have, or 1/2 of several labels per image. Without an interval it
+    counts if its score is not.
     """
     clean, corrupted = MODELS
     words = {clean: clean, corrupted: versions(run.scores for run in runs)[corrupted]}
@@ -92,16 +94,18 @@ def _chance_in_words(
     for run in stuck:
         score = run.scores.versions[version][metric]
         values.append(f"{100 * (score.last or 0):.1f}")
-        lower_bounds.append(f"{100 * (score.low or 0):.1f}")
+        if score.low is not None:
+            lower_bounds.append(f"{100 * score.low:.1f}")
     chance = f"{scores.chance_in_words(version)} ({100 / scores.answers(version):.1f} %)"
     metric_title = title(metric)
     percents = ", ".join(values)
-    lower_percents = ", ".join(lower_bounds)
-    return (
-        f"may be no better than {chance} on {images}: {metric_title} "
-        f"{percents} % in the last round, its 95 % interval begins at "
-        f"{lower_percents} %"
+    sentence = (
+        f"may be no better than {chance} on {images}: {metric_title} {percents} % in the last round"
     )
+    if len(lower_bounds) < len(stuck):
+        return sentence
+    lower_percents = ", ".join(lower_bounds)
+    return f"{sentence}, its 95 % interval begins at {lower_percents} %"
 
 
 def _has_one_answer(runs: Sequence[Scored], version: str) -> bool:
@@ -154,13 +158,15 @@ def _may_take_prior(scores: RunScores) -> bool:
 
 def _is_stuck(run: Scored, version: str) -> bool:
     score = run.scores.versions.get(version, {}).get(run.scores.usual[0])
-    if score is None or score.low is None:
+    if score is None or score.last is None:
         return False
     answers = run.scores.answers(version)
     if answers < 2:
         return False
     chance = 1 / answers
-    return bool(apart(score.low, chance) <= 0)
+    # there is no interval where one patient alone has a class
+    lowest = score.last if score.low is None else score.low
+    return bool(apart(lowest, chance) <= 0)
 
 
 Test = Callable[[Where, int], Difference | None]  # of a score and the index of a system
@@ -202,20 +208,23 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) 
 
 
 def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Tell whether the gap between groups became smaller, and no group gained. Arguments: group ->
-    score.
+    """Tell whether the gap between groups, as it is printed, became smaller, and no group gained.
+    Arguments: group -> score.
     """
     shared = [group for group in after if group in before]
     if len(shared) < 2:
         return False
     old = [before[group] for group in shared]
     new = [after[group] for group in shared]
-    old_gap = max(old) - min(old)
-    new_gap = max(new) - min(new)
-    narrowing = old_gap - new_gap
-    is_narrower = apart(narrowing, 0.0) > 0
+    is_narrower = _printed_gap(new) < _printed_gap(old)
     no_group_gained = (apart(new, old) <= 0).all()
     return bool(is_narrower and no_group_gained)
+
+
+def _printed_gap(scores: Sequence[float]) -> float:
+    """The gap in points of scores as they are printed, in percent with one digit."""
+    percents = [round(100 * score, 1) for score in scores]
+    return round(max(percents) - min(percents), 1)
 
 
 def _unsure(tested: Difference | None) -> str:
@@ -384,13 +393,39 @@ def hidden_note(runs: Iterable[RunScores], attribute: str = "") -> str:
     return " ".join(sentences)
 
 
-def small_in_sets(sets: Mapping[str, RunScores], attribute: str) -> dict[str, str]:
+def unknown_groups(runs: Sequence[RunScores]) -> list[str]:
+    """A sentence for each attribute of which some test images have no known group."""
+    attributes: dict[str, None] = {}
+    for scores in runs:
+        attributes |= dict.fromkeys(scores.groups)
+    sentences = [unknown_group(runs, attribute) for attribute in attributes]
+    return [sentence for sentence in sentences if sentence]
+
+
+def unknown_group(runs: Sequence[RunScores], attribute: str) -> str:
+    """A sentence on the test images whose group is not known, without a number where test sets
+    differ in it; "" where every group is known.
+    """
+    sentences: dict[str, None] = {}
+    for scores in runs:
+        if attribute in scores.grouped:
+            unknown = scores.grouped[attribute].unknown
+            sentences[unknown_note(attribute, unknown, scores.images)] = None
+    if len(sentences) > 1:
+        return UNKNOWN.format(attribute=attribute)
+    return next(iter(sentences), "")
+
+
+def small_in_sets(
+    sets: Mapping[str, RunScores], attribute: str, metrics: Sequence[str] = ()
+) -> dict[str, str]:
     """Groups too small to be reliable in some of several test sets, with the reason and the test
     sets.
 
-    sets: the scores of a run on each test set, by its name.
+    sets: the scores of a run on each test set, by its name. metrics: the scores that are shown;
+    none if any may be.
     """
-    members_by_set = {name: scores.members(attribute) for name, scores in sets.items()}
+    members_by_set = {name: scores.members(attribute, metrics) for name, scores in sets.items()}
     groups: dict[str, None] = {}
     for members in members_by_set.values():
         for group, score in members.items():

@@ -78,7 +78,7 @@ def group_tests(
     return GroupTests(
         gaps=_rows(paired, resamples, of_gaps),
         each=_rows(paired, resamples, of_groups),
-        small=small_in_sets(scores_by_set, name),
+        small=small_in_sets(scores_by_set, name, metrics),
         unknown=_unknown(runs, name),
     )
 

@@ -16,12 +16,15 @@ share the mean of their ranks, and chi2 is not corrected for that, as in the pap
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from ..data.sources import cards
+from ..errors import FedcliError
 from ..scores.scores import RunScores
 from ..scores.table import Number
 from .verdict import SIGNIFICANT
@@ -77,19 +80,49 @@ class Ranks:
         return f"The test is made for {MANY} datasets or more, and {limit}."
 
 
+def datasets_of(runs: Sequence[RunScores]) -> list[str]:
+    """The dataset of each run: its name, with the first digits of the hash of its files where
+    these runs have several datasets of one name.
+    """
+    files_by_name: dict[str, set[str]] = {}
+    for scores in runs:
+        files_by_name.setdefault(scores.dataset, set()).add(_files(scores))
+    names = []
+    for scores in runs:
+        files = files_by_name[scores.dataset]
+        has_several = len(files) > 1 and "" not in files
+        digits = _files(scores)[:8]
+        names.append(f"{scores.dataset} {digits}" if has_several else scores.dataset)
+    return names
+
+
+def _files(scores: RunScores) -> str:
+    """The hash of the files of a dataset whose name stands for any images, such as a folder of
+    one's own; "" of all others, and of a sample, since two samples may be of one dataset.
+    """
+    stage = scores.data.get("dataset")
+    if stage is None or stage.options.get("sample_images"):
+        return ""
+    with suppress(FedcliError):  # a dataset from outside the package has no card
+        if not cards.read(scores.dataset).get("classes"):
+            return stage.options.get("raw_fingerprint") or ""
+    return ""
+
+
 def by_method(systems: Iterable[tuple[RunScores, Number]]) -> dict[str, list[Number]]:
     """Method -> its number on each dataset, of the methods that every dataset has once.
 
     systems: the scores of each, and the number that is ranked. A method is named with its settings
     where it has several.
     """
-    datasets: dict[str, bool] = {}
+    scored = list(systems)
+    names = datasets_of([scores for scores, _ in scored])
     found: dict[tuple[str, str], dict[str, list[Number]]] = {}
-    for scores, number in systems:
-        datasets[scores.dataset] = True
+    for (scores, number), name in zip(scored, names, strict=True):
         settings = ", ".join(f"{key}={value}" for key, value in scores.settings.items())
         numbers = found.setdefault((scores.label, settings), {})
-        numbers.setdefault(scores.dataset, []).append(number)
+        numbers.setdefault(name, []).append(number)
+    datasets = dict.fromkeys(names)
     complete = {}
     for method, numbers in found.items():
         if all(len(numbers.get(name, [])) == 1 for name in datasets):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..comparison.cautions import at_chance
+from ..comparison.cautions import at_chance, unknown_groups
 from ..data import manifest
 from ..scores.clinical.chosen import OperatingPoint, chosen_points
 from ..scores.scores import RunScores
@@ -83,7 +83,7 @@ def _model_sections(system: SystemRow, row: SystemRow) -> Iterator[Section]:
     missing = [] if falls else [NO_SEVERITIES]
     yield Section("robustness", "Robustness", falls, text=missing)
     cautions = [*system.shared_patients, at_chance(system.scored), system.warning]
-    notes = [*filter(None, cautions), *system.small_groups]
+    notes = [*filter(None, cautions), *system.small_groups, *unknown_groups(system.each)]
     which = system.scored[0].which if system.runs > 1 else ""
     notes += single_runs.worst_groups(system.scored[0], which)
     failures = _question(

@@ -4,7 +4,7 @@ are in topics.toml.
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
+from ..comparison.cautions import small_clients, small_groups
 from ..comparison.verdict import p_text
 from ..data import units
 from ..errors import UsageError
@@ -25,8 +26,8 @@ from .table import DAGGER, NONE, Column, ReportTable, bounded, percent
 
 SUBGROUPS = 10  # of lowest accuracy
 UNSURE = (
-    f" {DAGGER} marks a gap, whatever its p, that depends on a group which is too "
-    "small, lacks a class or has few images of one."
+    f" {DAGGER} marks a group that is too small, lacks a class or has few images of one, and a "
+    "gap, whatever its p, that depends on such a group."
 )
 RULES = {
     "youden": "largest sensitivity + specificity",
@@ -36,10 +37,12 @@ WITH_INTERVAL = "sensitivity", "specificity"
 PREDICTIVE = "ppv", "npv"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
 INTERVALS = (
-    "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 "
+    "In %, with 95 % Wilson intervals{}, of the last round's model; a slope of 1 is ideal, below 1 "
     "overconfident."
 )
+TOO_NARROW = " (too narrow, since they take a patient's images as independent)"
 Facts = dict[str, Any]  # numbers of a line by name
+Small = Mapping[str, Set[str]]  # attribute, or CLIENT -> groups that are too small
 Lines = Iterator[tuple[Any, ...]]  # labels of each line, then its numbers
 
 
@@ -73,12 +76,22 @@ class Topic:
             rows,
             self.legend,
         )
-        if any(cell.doubtful for row in table.rows for cell in row):
+        if any(DAGGER in cell.plain for cell in chain.from_iterable(table.rows)):
             table = replace(table, legend=table.legend + UNSURE)
         return [table]
 
 
 Topics = Sequence[Topic]
+
+
+def intervals(scores: RunScores) -> str:
+    """A sentence on the numbers of by_class(): what they are of, and how far their intervals hold
+    where patients have several images.
+    """
+    score = scores.versions["clean"][scores.usual[0]]
+    has_several = 0 < score.units < score.count
+    caution = units.worded(TOO_NARROW, scores.noun) if has_several else ""
+    return INTERVALS.format(caution)
 
 
 def rate(value: Any) -> Any:
@@ -152,47 +165,64 @@ def _of_classes(
 ) -> Iterator[ReportTable]:
     """The tables of each class on each version of the test images."""
     words = numbers.versions([scores])
+    small = _too_small(scores)
     for (label, version), described in select(scores.clinical, "classes/*/*"):
         images = f"{label}, {words.get(version, version)} test images, {name}"
         for key, lines in CLASS_LINES.items():
             if TOPICS[key] in topics:
-                yield from TOPICS[key].table(images, lines(described))
+                yield from TOPICS[key].table(images, lines(described, small))
 
 
-def _points(described: Facts) -> Lines:
+def _too_small(scores: RunScores, *metrics: str) -> Small:
+    """The groups and clients that are too small for these metrics, or for any."""
+    small = {name: set(small_groups(scores, name, *metrics)) for name in scores.groups}
+    small[CLIENT] = set(small_clients(scores, scores.usual[1]))
+    return small
+
+
+def _marked(attribute: str, group: str, small: Small) -> str:
+    """A group's name, with a dagger where it is too small."""
+    return f"{group}{DAGGER}" if group in small.get(attribute, ()) else group
+
+
+def _points(described: Facts, _: Small) -> Lines:
     share = {"prevalence": described["overall"]["prevalence"]}
     for point in _pooled(described):
         yield rule_in_words(point["rule"]), point["overall"] | share
 
 
-def _points_by_group(described: Facts) -> Lines:
+def _points_by_group(described: Facts, small: Small) -> Lines:
     for point in _pooled(described):
-        for attribute, group, facts in _groups(point):
+        for attribute, group, facts in _groups(point, small):
             count = {"count": facts["selected"]["total"]}
             yield rule_in_words(point["rule"]), attribute, group, facts | count
 
 
-def _transfer(described: Facts) -> Lines:
+def _transfer(described: Facts, small: Small) -> Lines:
+    """The differences between groups, in doubt where one of these is too small."""
     for point in described["operating"]:
         for attribute, groups in point["groups"].items():
             gaps = _rate_gaps(groups) | point["differences"].get(attribute, {})
-            yield rule_in_words(point["rule"]), point["choice"], attribute, gaps
+            doubtful = not small.get(attribute, set()).isdisjoint(groups)
+            cells = {name: percent(gap, doubtful=doubtful) for name, gap in gaps.items()}
+            yield rule_in_words(point["rule"]), point["choice"], attribute, cells
 
 
-def _calibration(described: Facts) -> Lines:
+def _calibration(described: Facts, small: Small) -> Lines:
     yield "all", NONE, described["overall"]
-    yield from _groups(described)
+    yield from _groups(described, small)
 
 
-def _net_benefit(described: Facts) -> Lines:
+def _net_benefit(described: Facts, small: Small) -> Lines:
     without_clients = described | {"clients": {}}
-    for *labels, facts in [("all", "", described["overall"]), *_groups(without_clients)]:
+    groups = _groups(without_clients, small)
+    for *labels, facts in [("all", "", described["overall"]), *groups]:
         for column, strategy in ((1, "model"), (2, "treat all")):
             benefit = {f"{line[0]:g}": 100 * line[column] for line in facts["net_benefit"]}
             yield *labels, strategy, benefit
 
 
-CLASS_LINES: dict[str, Callable[[Facts], Lines]] = {
+CLASS_LINES: dict[str, Callable[[Facts, Small], Lines]] = {
     "points": _points,
     "points by group": _points_by_group,
     "transfer": _transfer,
@@ -206,12 +236,12 @@ def _pooled(described: Facts) -> list[Facts]:
     return [point for point in described["operating"] if point["choice"] == POOLED]
 
 
-def _groups(described: Facts) -> Lines:
+def _groups(described: Facts, small: Small) -> Lines:
     """Attribute, group and numbers of each group, and of each client where it has any."""
-    for names, facts in select(described, "groups/*/*"):
-        yield *names, facts
+    for (attribute, group), facts in select(described, "groups/*/*"):
+        yield attribute, _marked(attribute, group, small), facts
     for client, facts in described.get("clients", {}).items():
-        yield CLIENT, client, facts
+        yield CLIENT, _marked(CLIENT, client, small), facts
 
 
 def _rate_gaps(groups: Facts) -> Facts:
@@ -242,11 +272,13 @@ def _of_all(
     sets = list(select(clinical, "conformal/*/*"))
     if sets and TOPICS["sets"] in topics:
         title = TOPICS["sets"].title.format(100 * sets[0][1]["level"])
-        yield from replace(TOPICS["sets"], title=title).table(name, _conformal(sets, words))
+        # whether a set holds the class of an image does not depend on the other classes
+        lines = _conformal(sets, words, _too_small(scores, "accuracy"))
+        yield from replace(TOPICS["sets"], title=title).table(name, lines)
     if TOPICS["gaps"] in topics:
-        yield from TOPICS["gaps"].table(name, _gaps(scores, clinical))
+        yield from TOPICS["gaps"].table(name, _gaps(scores, clinical, words))
     if TOPICS["subgroups"] in topics:
-        yield from TOPICS["subgroups"].table(name, _lowest(clinical))
+        yield from TOPICS["subgroups"].table(name, _lowest(clinical, words))
 
 
 def _agreement(clinical: Facts, words: Mapping[str, str]) -> Lines:
@@ -258,16 +290,17 @@ def _agreement(clinical: Facts, words: Mapping[str, str]) -> Lines:
         yield words.get(version, version), facts
 
 
-def _conformal(sets: list[Any], words: Mapping[str, str]) -> Lines:
+def _conformal(sets: list[Any], words: Mapping[str, str], small: Small) -> Lines:
     for (version,), covered in sets:
         quantiles = words.get(version, version), covered["choice"]
         yield *quantiles, "all", "", covered
         for (attribute, group), coverage in select(covered, "groups/*/*"):
             size = covered["set_sizes"].get(attribute, {}).get(group)
-            yield *quantiles, attribute, group, {"coverage": coverage, "set_size": size}
+            name = _marked(attribute, group, small)
+            yield *quantiles, attribute, name, {"coverage": coverage, "set_size": size}
 
 
-def _gaps(scores: RunScores, clinical: Facts) -> Lines:
+def _gaps(scores: RunScores, clinical: Facts, words: Mapping[str, str]) -> Lines:
     """The gaps, in doubt where the best or the worst group is too small or lacks a class, and their
     p.
     """
@@ -276,14 +309,16 @@ def _gaps(scores: RunScores, clinical: Facts) -> Lines:
         edges = scores.part().edges(attribute, version, metric) or ()
         doubtful = any(members[name].small for name, _ in edges if name)
         gap = percent(test["gap"], doubtful=doubtful)
-        yield attribute, version, title(metric), {"gap": gap, "p": p_text(test["p"])}
+        images = words.get(version, version)
+        yield attribute, images, title(metric), {"gap": gap, "p": p_text(test["p"])}
 
 
-def _lowest(clinical: Facts) -> Lines:
+def _lowest(clinical: Facts, words: Mapping[str, str]) -> Lines:
     for version, subgroups in clinical["subgroups"].items():
         for subgroup in subgroups[:SUBGROUPS]:
             texts = {key: p_text(subgroup[key]) for key in ("p", "p_holm")}
-            yield version, subgroup["attribute"], subgroup["group"], subgroup | texts
+            images = words.get(version, version)
+            yield images, subgroup["attribute"], subgroup["group"], subgroup | texts
 
 
 def by_class(scores: RunScores) -> Iterator[ReportTable]:
@@ -309,8 +344,11 @@ def _class_table(
     usual = [point for point in pooled if point["rule"] == USUAL]
     operating: Facts = next(iter([*usual, *pooled]), {"groups": {}, "overall": None})
     lines = [_class_line("all", described["overall"], operating["overall"])]
+    small = _too_small(scores)
     for (attribute, group), facts in select(described, "groups/*/*"):
-        name = f"{attribute} {group}" if len(described["groups"]) > 1 else group
+        name = _marked(attribute, group, small)
+        if len(described["groups"]) > 1:
+            name = f"{attribute} {name}"
         point = operating["groups"].get(attribute, {}).get(group)
         lines.append(_class_line(name, facts, point))
     columns = enumerate(zip(*lines))

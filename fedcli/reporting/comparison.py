@@ -10,7 +10,8 @@ from typing import Any
 
 from .. import console, printed
 from ..comparison import verdict
-from ..comparison.ranks import Ranks, by_method, friedman
+from ..comparison.difference import GroupTests
+from ..comparison.ranks import Ranks, by_method, datasets_of, friedman
 from ..comparison.systems import shared_parts
 from ..comparison.tested import Comparison
 from ..comparison.verdict import (
@@ -244,13 +245,21 @@ def _unreliable_gaps(comparison: Comparison) -> set[tuple[str, str]]:
         for gap in part.gaps:
             if gap.version != "clean":
                 continue
-            scores = _scores_of_groups(gap, part.each)
-            for side in SIDES:
-                means = {row.group: getattr(row, side).mean for row in scores}
-                ends = views.worst_and_best(means, low=False)
-                if ends and any(group in part.small for group, _ in ends):
-                    unreliable.add((_gap_name(attribute, gap), side))
+            for side in sides_of_small_groups(gap, part):
+                unreliable.add((_gap_name(attribute, gap), side))
     return unreliable
+
+
+def sides_of_small_groups(gap: ComparedScore, part: GroupTests) -> list[str]:
+    """The systems whose worst or best group is too small, so that it decides their gap."""
+    scores = _scores_of_groups(gap, part.each)
+    sides = []
+    for side in SIDES:
+        means = {row.group: getattr(row, side).mean for row in scores}
+        ends = views.worst_and_best(means, low=False)
+        if ends and any(group in part.small for group, _ in ends):
+            sides.append(side)
+    return sides
 
 
 def _scores_of_groups(
@@ -622,7 +631,7 @@ def rank_tests(rows: Rows) -> list[Ranks]:
     one row of; none of fewer than two datasets or three methods.
     """
     systems = systems_of(rows)
-    if len({row.scores.dataset for row in systems}) < 2:
+    if len(set(datasets_of([row.scores for row in systems]))) < 2:
         return []
     tests = []
     for metric in rows[0].scores.usual:

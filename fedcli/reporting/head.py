@@ -6,6 +6,7 @@ whose formula each method follows.
 from collections.abc import Sequence
 from typing import Any
 
+from ..comparison.ranks import datasets_of
 from ..comparison.systems import LAST, LAST5, shared_parts
 from ..console import capital, counted, listed
 from ..data import units
@@ -164,11 +165,10 @@ def _data(systems: Rows) -> str:
     """The datasets, clients, rounds, corruption and attack; without those in which systems
     differ.
     """
-    datasets = unique(row.scores.dataset for row in systems)
-    names = " and ".join(datasets)
+    names = " and ".join(unique(datasets_of([row.scores for row in systems])))
     if any(row.scores.sample for row in systems):
         names += " (SYNTHETIC sample, not of patients)"
-    elif any(map(cards.is_generated, datasets)):
+    elif any(cards.is_generated(row.scores.dataset) for row in systems):
         names += " (generated images, not of patients)"
     parts = [
         names,

@@ -21,9 +21,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ..comparison.cautions import small_decides, small_groups
 from ..comparison.systems import read
 from ..comparison.tested import Comparison
-from ..comparison.verdict import ComparedScore
+from ..comparison.verdict import ComparedScore, is_untested
 from ..errors import UsageError
 from ..io.csv_text import csv_text
 from ..metrics import METRICS, title
@@ -31,7 +32,7 @@ from ..printed import fixed
 from ..scores import numbers, views
 from ..scores.parts import MODELS, VERSIONS
 from ..scores.scores import RunScores
-from ..scores.table import Number, Where
+from ..scores.table import Number, Score, Where
 from . import comparison as texts
 from .columns import shown
 from .quantities import VERSION_NAMES, Quantity, quantity
@@ -104,16 +105,41 @@ def _chance(scores: RunScores) -> Brief:
 
 
 def _groups(row: SystemRow, attribute: str, version: str) -> Brief:
-    """The worst group, the gap and every group's score in one metric."""
+    """The worst group, the gap and every group's score in one metric, with the numbers of images
+    and what is not reliable.
+
+    worst_group: None where groups share the lowest score. images: None of groups whose number
+    differs between test sets or is hidden. small_group_decides: of which numbers that is so.
+    """
     metric = row.scores.usual[1]
     where = Where(version, attribute=attribute, metric=metric)
     column = row.scores.groups[attribute][version].get(metric, {})
+    each = {group: row.value(where._replace(group=group)).mean for group in column}
+    worst = row.value(where._replace(measure=views.WORST)).mean
+    worst_groups = [] if worst is None else views.worst_of(each, metric)
+    small: dict[str, str] = {}
+    for scores in row.each:
+        small |= small_groups(scores, attribute, metric)
+    decided = small_decides(row.each, attribute, version, metric, row.at)
     return {
         "metric": metric,
-        "worst": row.value(where._replace(measure=views.WORST)).mean,
+        "worst": worst,
+        "worst_group": worst_groups[0] if len(worst_groups) == 1 else None,
         "gap": row.value(where._replace(measure=views.GAP)).mean,
-        "each": {group: row.value(where._replace(group=group)).mean for group in column},
+        "each": each,
+        "images": {group: _images(row, attribute, group) for group in column},
+        "small": small,
+        "small_group_decides": sorted(decided),
     }
+
+
+def _images(row: SystemRow, attribute: str, group: str) -> int | None:
+    """The test images of a group; None where the number differs between test sets or is hidden."""
+    counts = set()
+    for scores in row.each:
+        score = scores.members(attribute).get(group, Score())
+        counts.add(None if score.hidden else score.count)
+    return counts.pop() if len(counts) == 1 else None
 
 
 def of_comparison(compared: Comparison) -> Brief:
@@ -122,7 +148,9 @@ def of_comparison(compared: Comparison) -> Brief:
     """
     changes = [_change(row, "") for row in compared.rows]
     for attribute, tests in compared.groups.items():
-        changes += [_change(row, attribute) for row in tests.gaps]
+        for row in tests.gaps:
+            decided = bool(texts.sides_of_small_groups(row, tests))
+            changes.append(_change(row, attribute, small_group_decides=decided))
     return {
         "systems": texts.names(compared),
         "pairs": compared.pairs,
@@ -130,7 +158,8 @@ def of_comparison(compared: Comparison) -> Brief:
     }
 
 
-def _change(row: ComparedScore, attribute: str) -> Brief:
+def _change(row: ComparedScore, attribute: str, *, small_group_decides: bool = False) -> Brief:
+    """One change; its verdict and reason are those of the table of `compare`."""
     return {
         "score": row.metric,
         "on": row.version,
@@ -142,7 +171,9 @@ def _change(row: ComparedScore, attribute: str) -> Brief:
         "high": row.high,
         "p": row.p_holm,
         "p_seeds": row.p_seeds_holm,
-        "verdict": row.verdict,
+        "verdict": texts.UNTESTED if is_untested(row) else row.verdict,
+        "reason": row.reason or "",
+        "small_group_decides": small_group_decides,
     }
 
 

@@ -19,7 +19,13 @@ from typing import Any
 import numpy as np
 
 from .. import console, printed
-from ..comparison.cautions import at_chance, doubtful, small_groups, unreliable_groups
+from ..comparison.cautions import (
+    at_chance,
+    doubtful,
+    small_groups,
+    unknown_groups,
+    unreliable_groups,
+)
 from ..comparison.systems import (
     BEST,
     DRAWN,
@@ -466,6 +472,7 @@ def notes(rows: Rows) -> list[str]:
     texts += [f"{row.mark} {row.differs}" for row in rows if row.mark]
     for row in rows:
         texts += [*_warnings(row), *row.small_groups, *row.shot_groups]
+    texts += unknown_groups(scores_of(rows))
     return unique(texts)
 
 

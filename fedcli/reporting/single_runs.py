@@ -54,8 +54,9 @@ ADAPTED = (
     "these images choose nothing. Calibration errors grow in resamples, so that their intervals "
     "are rough."
 )
+DRAWN = "all test {}, in which groups vary in size"
 AT_SITES = (
-    "images, which sites count without their patients, so too narrow if patients have several"
+    "the images, which sites count without their patients, so too narrow if patients have several"
 )
 
 
@@ -255,14 +256,15 @@ def legend(scores: RunScores, metrics: Sequence[str] = ()) -> list[str]:
     intervals = list(_intervals(scores, metrics))
     if intervals:
         kind = "Intervals"
-        drawn = units.plural(units.IMAGE)
+        noun = units.IMAGE
         if any(score.is_bca for score in intervals):
             kind = "BCa intervals"
         if any(score.unit.startswith("patient") for score in intervals):
-            drawn = units.plural(scores.noun)
+            noun = scores.noun
+        drawn = DRAWN.format(units.plural(noun))
         if scores.curves:  # sites counted, which do not say whose image is which
             drawn = AT_SITES
-        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of the {drawn} of a group.")
+        lines.append(f"{kind}: {RESAMPLES:,} bootstrap resamples of {drawn}.")
     notes = [unreliable([scores], metrics=metrics), hidden_note([scores])]
     return [*lines, *filter(None, notes)]
 

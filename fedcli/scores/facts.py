@@ -220,7 +220,7 @@ def label_facts(
 def _give_reasons(table: Table, images: ScoredImages) -> None:
     """Add the reasons for which scores of single labels are unreliable.
 
-    They are few patients with the label, or without it.
+    They are few patients, or few with the label or without it.
     """
     for key, score in table.items():
         if not needs_every_class(key.metric) or key.measure:
@@ -230,7 +230,8 @@ def _give_reasons(table: Table, images: ScoredImages) -> None:
             _, values = images.groupings[key.attribute]
             patients = images.patients_by_group[key.attribute][values.index(key.group)]
         of_label = patients.of_label(images.classes.index(key.label))
-        score.small = of_label.rare([key.label])
+        reasons = (patients.few, of_label.rare([key.label]))
+        score.small = JOIN.join(filter(None, reasons))
 
 
 def _of_each_label(

@@ -183,6 +183,6 @@ def unknown_note(attribute: str, unknown: int | None, images: int) -> str:
     if not unknown:
         return ""
     return (
-        f"{attribute} is unknown for {unknown} of {images} test images: "
+        f"{attribute} is unknown for {unknown:,} of {images:,} test images: "
         "they are in no group, but in the other scores"
     )

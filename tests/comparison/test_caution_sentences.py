@@ -8,7 +8,7 @@ from nested_scores import ABOUT
 from fedcli.comparison import cautions
 from fedcli.comparison.cautions import doubtful_decisions, small_decides, small_in_sets
 from fedcli.comparison.systems import BEST, LAST, LAST5, Scored
-from fedcli.scores.parts import Client
+from fedcli.scores.parts import Client, Grouped
 from fedcli.scores.scores import RunScores
 from fedcli.scores.table import BY_POLICIES, Score, Where
 
@@ -194,6 +194,28 @@ def test_another_attribute_or_no_hidden_group_has_no_note():
     assert cautions.hidden_note([]) == ""
 
 
+def without_group(unknown, attribute="sex"):
+    """A run with so many test images in no group of an attribute."""
+    run = run_of(attribute, f=0.6, m=0.8)
+    run.grouped[attribute] = Grouped(unknown)
+    return run
+
+
+def test_images_without_a_known_group_are_counted_where_all_test_sets_have_as_many():
+    sentence = (
+        "sex is unknown for 10 of 80 test images: they are in no group, but in the other scores"
+    )
+    runs = [without_group(10), without_group(10)]
+    assert cautions.unknown_group(runs, "sex") == sentence
+    assert cautions.unknown_groups([*runs, without_group(0, "race")]) == [sentence]
+    folds = [without_group(10), without_group(9)]
+    assert cautions.unknown_groups(folds) == [
+        "images whose sex is unknown are in no group, but in the other scores"
+    ]
+    assert cautions.unknown_groups([without_group(0)]) == []
+    assert cautions.unknown_groups([without_group(None)]) == []  # sites hide it
+
+
 def test_each_attribute_with_hidden_groups_has_its_sentence():
     by_race = run_of("race", b=Score([None, None], [1, 2], 0, (), HIDDEN), w=0.8)
     note = cautions.hidden_note([hidden_run(), by_race])
@@ -211,6 +233,16 @@ def test_reasons_of_several_test_sets_name_the_set():
     assert small_in_sets(sets, "sex") == {"f": "3 images (clean); 2 images (noisy)"}
     result = small_in_sets({"clean": sets["clean"]}, "sex")
     assert result == {"f": FEW}
+
+
+def test_a_group_is_small_for_the_metrics_that_are_shown():
+    run = run_of(f=even(0.6, "2 images of ill"), m=0.8)
+    for group in "fm":
+        where = Where("clean", attribute="sex", group=group, metric="accuracy")
+        run.table[where] = even(0.7)
+    assert small_in_sets({"clean": run}, "sex", ["accuracy"]) == {}
+    both = ["accuracy", AREA]
+    assert small_in_sets({"clean": run}, "sex", both) == {"f": "2 images of ill"}
 
 
 def test_a_group_that_a_test_set_lacks_has_no_test_image_there():
@@ -251,6 +283,8 @@ LEVELLING_DOWN = [
     ({"f": 0.7, "m": 0.9}, {"f": 0.71, "m": 0.8}, False),  # one gained
     ({"f": 0.7, "m": 0.9}, {"f": 0.5, "m": 0.8}, False),  # the gap grew
     ({"f": 0.7, "m": 0.9}, {"f": 0.6, "m": 0.8}, False),  # the gap stayed
+    ({"f": 0.7, "m": 0.9}, {"f": 0.7, "m": 0.8999}, False),  # not as they are printed
+    ({"f": 0.7, "m": 0.9}, {"f": 0.7, "m": 0.8994}, True),
     ({"f": 0.7, "m": 0.9}, {"m": 0.8}, False),  # one group in common
     ({"f": 0.7, "m": 0.9, "x": 0.1}, {"f": 0.7, "m": 0.8}, True),  # of the shared groups
 ]
@@ -312,6 +346,15 @@ def test_a_run_above_chance_or_without_an_interval_has_no_caution():
     assert result == ""
     result = cautions.at_chance([stuck_run("a", None)])
     assert result == ""
+
+
+@pytest.mark.usefixtures("no_predictions")
+def test_a_run_at_chance_without_an_interval_has_its_number_alone():
+    run = stuck_run("a", None)
+    where = Where("clean", metric="balanced_accuracy")
+    run.scores.table[where].values = [1 / 3]
+    text = cautions.at_chance([run])
+    assert "(33.3 %) on clean images: balanced accuracy 33.3 % in the last round. Try" in text
 
 
 def test_test_images_of_one_class_have_no_chance_to_be_at():

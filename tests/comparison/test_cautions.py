@@ -10,7 +10,8 @@ from scored_runs import Y, heal, model, scored
 from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unreliable_groups
 from fedcli.comparison.systems import Scored
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
-from fedcli.reporting.rows import notes, rows
+from fedcli.figures.kinds import forest
+from fedcli.reporting.rows import compared, notes, rows
 from fedcli.reporting.single_runs import unreliable, worst_groups
 from fedcli.scores.parts import Client, Shots
 from fedcli.scores.scores import RunScores
@@ -64,6 +65,18 @@ def test_a_smaller_gap_that_may_be_chance_is_called_so(tmp_path):
     )
     (sentence,) = said_of(both, None)
     assert sentence.endswith("(levelling down). Whether this is chance was not tested")
+
+
+def test_test_images_in_no_group_are_noted_beside_tables_and_below_a_forest(tmp_path):
+    sex = np.where(np.arange(len(Y)) < 10, -1, np.arange(len(Y)) % 2)
+    table = rows([scored(tmp_path / "a", model(1, 0), sex=sex)])
+    sentence = "is unknown for 10 of 60 test images: they are in no group, but in the other scores"
+    assert f"sex {sentence}" in notes(table)
+    caption = forest.frame(compared(table)).attrs["caption"]
+    assert f" Sex {sentence}." in caption
+    known = rows([scored(tmp_path / "b", model(1, 1))])
+    assert "unknown" not in " ".join(notes(known))
+    assert "unknown" not in forest.frame(compared(known)).attrs["caption"]
 
 
 def intervals(low, value, version="clean"):

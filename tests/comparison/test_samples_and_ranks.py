@@ -1,10 +1,13 @@
 """The population that pairs of runs are a sample of, and methods ranked over datasets."""
 
+from dataclasses import replace
+
 import pytest
 from nested_scores import ABOUT
 
 from fedcli.comparison.pairing import Sample, numbered
-from fedcli.comparison.ranks import Ranks, by_method, friedman
+from fedcli.comparison.ranks import Ranks, by_method, datasets_of, friedman
+from fedcli.scores.parts import Stage
 from fedcli.scores.scores import RunScores
 
 
@@ -67,6 +70,36 @@ def test_methods_that_every_dataset_has_once_are_ranked_in_the_order_of_datasets
 def test_a_method_twice_on_a_dataset_is_left_out():
     systems = [(run_on("skin"), 0.7), (run_on("skin"), 0.8), (run_on("skin", "N"), 0.6)]
     assert by_method(systems) == {"N": [0.6]}
+
+
+def run_of_files(files, dataset="images", label="M", **options):
+    stage = Stage("0" * 64, {"raw_fingerprint": files * 8} | options)
+    return replace(run_on(dataset, label), data={"dataset": stage})
+
+
+def test_folders_of_images_are_told_apart_by_their_files():
+    runs = [run_of_files("0123abcd"), run_of_files("4567abcd"), run_on("skin")]
+    assert datasets_of(runs) == ["images 0123abcd", "images 4567abcd", "skin"]
+    assert datasets_of([runs[0], runs[0]]) == ["images", "images"]
+    systems = [
+        (run_of_files(files, label=label), number)
+        for label, numbers in {"M": (0.7, 0.8), "N": (0.6, 0.5)}.items()
+        for files, number in zip(("0123abcd", "4567abcd"), numbers, strict=True)
+    ]
+    assert by_method(systems) == {"M": [0.7, 0.8], "N": [0.6, 0.5]}
+
+
+ONE_DATASET = [
+    ("isic2018", {}),  # prepared from other files of it
+    ("images", {"sample_images": 100}),  # maybe samples of one folder
+    ("./mine.py", {}),
+]
+
+
+@pytest.mark.parametrize(("dataset", "options"), ONE_DATASET)
+def test_other_files_of_a_named_dataset_and_samples_are_no_dataset_of_their_own(dataset, options):
+    runs = [run_of_files("0123abcd", dataset), run_of_files("4567abcd", dataset, **options)]
+    assert datasets_of(runs) == [dataset, dataset]
 
 
 def test_settings_of_a_method_are_in_its_name_where_it_has_several():

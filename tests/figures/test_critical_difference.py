@@ -54,6 +54,18 @@ def test_two_methods_differ_where_one_wins_on_four_datasets(datasets, bars):
     assert "cannot differ on fewer than 4" in table.attrs["caption"]
 
 
+def test_two_folders_of_own_images_are_two_datasets(tmp_path):
+    paths = []
+    for files in ("0123abcd", "4567abcd"):
+        stage = {"sha256": files * 8, "options": {"raw_fingerprint": files * 8}}
+        for number, label in enumerate(("FedAvg", "FedHEAL")):
+            about = {"method": label.lower(), "label": label, "data": {"dataset": stage}}
+            folder = tmp_path / f"{label}-{files}"
+            paths.append(scores(folder, auc=0.7 + number / 10, dataset="images", **about))
+    table = critical_difference.frame(compared(rows(paths, warned=True)))
+    assert dict(zip(table["method"], table["rank"])) == {"FedHEAL": 1, "FedAvg": 2}
+
+
 def test_neither_the_order_of_methods_nor_that_of_datasets_matters():
     scores_by_method = {"a": [3, 2, 2], "b": [2, 3, 3], "c": [1, 1, 1]}
     expected = critical_difference.of_scores("accuracy", scores_by_method, images=100)

@@ -125,6 +125,16 @@ def test_legends_are_a_line_each(run):
         assert "†" not in line
 
 
+def test_the_legend_says_that_all_test_patients_are_drawn(run):
+    drawn = {}
+    for where, score in run.scores.table.items():
+        interval = "percentile by patient or lesion" if where.group else ""
+        drawn[where] = replace(score, interval=interval, units=20)
+    scores = replace(run.scores, table=drawn)
+    words = "1,000 bootstrap resamples of all test patients, in which groups vary in size."
+    assert legend(scores)[0] == f"Intervals: {words}"
+
+
 def test_the_gap_is_that_of_the_means_in_its_column(run):
     means = [score.mean for score in run.scores.groups["sex"]["clean"][AUC].values()]
     expected = round(100 * max(means), 1) - round(100 * min(means), 1)

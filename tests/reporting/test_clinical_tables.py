@@ -1,6 +1,6 @@
 """Tables of operating points, calibration and conformal sets, from facts made by hand."""
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from report_tables import texts
@@ -9,6 +9,7 @@ from tables_of_numbers import rows
 from fedcli.errors import UsageError
 from fedcli.reporting import clinical
 from fedcli.reporting.table import DAGGER, Column, percent
+from fedcli.scores.table import Score
 
 
 def rate(value, total=10):
@@ -106,8 +107,8 @@ def test_a_doubtful_number_is_explained_below_its_table():
     assert table.legend == gaps.legend
 
 
-def table_of(topic, described):
-    lines = clinical.CLASS_LINES[topic](described)
+def table_of(topic, described, small=MappingProxyType({})):
+    lines = clinical.CLASS_LINES[topic](described, small)
     (table,) = clinical.TOPICS[topic].table("x", lines)
     return table
 
@@ -136,6 +137,19 @@ def test_transfer_has_the_gaps_of_both_rates(described):
     assert line[1:3] == ["client", "sex"]
     assert line[3:5] == ["20.00", "30.00"]
     assert table.rows[1][6].number == pytest.approx(30.0)
+
+
+def test_small_groups_and_what_depends_on_them_are_marked(described):
+    small = {"sex": {"f"}, "client": {"east"}}
+    names = [line[2] for line in texts(table_of("points by group", described, small))]
+    assert names == [f"f{DAGGER}", "m"] * 2
+    names = [line[1] for line in texts(table_of("calibration", described, small))]
+    assert names == ["-", f"f{DAGGER}", "m", f"east{DAGGER}"]
+    table = table_of("transfer", described, small)
+    result = [cell.plain for cell in table.rows[0][3:]]
+    assert result == [f"20.00{DAGGER}", f"30.00{DAGGER}", "-", f"30.0{DAGGER}", "-"]
+    assert table.legend.endswith(clinical.UNSURE)
+    assert not table_of("transfer", described, {"age": {"0-39"}}).legend.endswith(clinical.UNSURE)
 
 
 def test_a_rate_of_one_group_alone_has_no_gap():
@@ -194,20 +208,36 @@ def test_sets_have_a_line_of_all_images_and_of_each_group():
         "set_sizes": {"sex": {"f": 1.2}},
         "groups": {"sex": {"f": rate(0.8), "m": rate(None)}},
     }
-    lines = clinical._conformal([(("clean",), covered)], {"clean": "as they are"})
+    lines = clinical._conformal([(("clean",), covered)], {"clean": "as they are"}, {"sex": {"f"}})
     (table,) = clinical.TOPICS["sets"].table("x", lines)
     expected = [
         ["as they are", "sex", "all", "", "90.0 (10.0 to 90.0)", "1.40"],
-        ["as they are", "sex", "sex", "f", "80.0 (10.0 to 90.0)", "1.20"],
+        ["as they are", "sex", "sex", f"f{DAGGER}", "80.0 (10.0 to 90.0)", "1.20"],
         ["as they are", "sex", "sex", "m", "-", "-"],
     ]
     assert texts(table) == expected
 
 
+def test_gaps_name_the_test_images_as_other_tables_do():
+    test = {"gap": 0.1, "p": 0.04}
+    gaps = {"gaps": {"sex": {"corrupted": {"accuracy": test}}}}
+    part = SimpleNamespace(edges=lambda *_: None)
+    scores = SimpleNamespace(members=lambda _: {}, part=lambda: part)
+    (line,) = clinical._gaps(scores, gaps, {"corrupted": "noisy"})
+    assert line[:2] == ("sex", "noisy")
+
+
+def test_the_legend_of_subgroups_says_over_which_of_them_p_is_adjusted():
+    legend = clinical.TOPICS["subgroups"].legend
+    assert legend.endswith("for all subgroups that were tested on the same version.")
+
+
 def test_the_ten_subgroups_of_lowest_accuracy_are_shown():
     subgroup = {"attribute": "sex", "images": 40, "accuracy": 0.5, "difference": -0.2}
     subgroups = [subgroup | {"group": f"g{k}", "p": 0.01, "p_holm": 0.2} for k in range(12)]
-    lines = list(clinical._lowest({"subgroups": {"clean": subgroups}}))
+    words = {"clean": "clean", "corrupted": "noisy"}
+    lines = list(clinical._lowest({"subgroups": {"corrupted": subgroups}}, words))
+    assert {line[0] for line in lines} == {"noisy"}
     expected = [f"g{k}" for k in range(10)]
     assert [line[2] for line in lines] == expected
     assert lines[0][3]["p"] == clinical.p_text(0.01)
@@ -217,7 +247,13 @@ def scores(described, versions=("clean",), classes=("well", "ill"), validation=8
     by_version = dict.fromkeys(versions, described)
     facts = {"classes": {"ill": by_version}, "validation": validation}
     return SimpleNamespace(
-        clinical=facts, classes=list(classes), versions=versions, several_labels=False
+        clinical=facts,
+        classes=list(classes),
+        versions=versions,
+        several_labels=False,
+        groups={},
+        clients={},
+        usual=("accuracy", "auc"),
     )
 
 
@@ -241,6 +277,30 @@ def test_a_class_has_its_threshold_errors_and_other_thresholds(described):
     ]
     result = [line[:3] for line in texts(table)]
     assert result == expected
+
+
+def test_a_small_group_is_marked_in_the_table_of_a_class(described, monkeypatch):
+    monkeypatch.setattr(clinical, "small_groups", lambda scores, attribute: {"f": "12 patients"})
+    of_class = scores(described)
+    of_class.groups = {"sex": {}}
+    (table,) = clinical.by_class(of_class)
+    assert [line[0] for line in texts(table)] == ["all", f"f{DAGGER}", "m"]
+
+
+@pytest.mark.parametrize(
+    ("patients", "words"),
+    [
+        (20, " intervals (too narrow, since they take a lesion's images as independent), of"),
+        (30, " intervals, of"),
+        (0, " intervals, of"),
+    ],
+)
+def test_intervals_are_too_narrow_where_patients_have_several_images(patients, words):
+    score = Score([0.5], [1], count=30, units=patients)
+    of_run = SimpleNamespace(
+        versions={"clean": {"accuracy": score}}, usual=("accuracy", "auc"), noun="lesion"
+    )
+    assert f"95 % Wilson{words}" in clinical.intervals(of_run)
 
 
 def test_the_usual_rule_is_shown_before_others(described):

@@ -1,14 +1,19 @@
 """Limits of --fail-if: what is read, where it is looked up, what is said; and the short JSON beside it."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from scored_runs import heal, model, scored
 from typed_lines import fedcli
 
+from fedcli.comparison.tested import compare
 from fedcli.errors import UsageError
 from fedcli.reporting import pipelines
+from fedcli.reporting.columns import all_numbers
 from fedcli.reporting.rows import rows
+from fedcli.scores.table import Score, Where
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +61,44 @@ def test_gap_and_worst_group_are_those_of_the_groups_means(paths):
     short = pipelines.of_row(row)["groups"]["sex"]["clean"]
     by_group = short["each"].values()
     assert short["worst"] == min(by_group)
+    assert short["each"][short["worst_group"]] == short["worst"]
     expected = pytest.approx(max(by_group) - min(by_group))
     assert short["gap"] == expected
+
+
+def test_the_short_json_says_which_groups_are_small_and_what_they_decide(tmp_path):
+    few = np.where(np.arange(60) < 26, 0, 1)  # groups of 26 and 34 images
+    (row,) = rows([scored(tmp_path / "a", model(1, 0), sex=few)], warned=True)
+    short = pipelines.of_row(row)["groups"]["sex"]["clean"]
+    assert short["images"] == {"f": 26, "m": 34}
+    assert short["small"] == {"f": "26 images, fewer than 30"}
+    assert short["small_group_decides"] == ["gap", "worst group"]
+
+
+def test_where_groups_tie_or_test_sets_differ_there_is_no_name_and_no_number(tmp_path):
+    (row,) = rows([scored(tmp_path / "a", model(1, 0))], warned=True)
+    where = Where("clean", attribute="sex", metric="auc_ovo_macro")
+    equal = {where._replace(group=group): Score([0.7], [6], 30) for group in "fm"}
+    (run,) = row.scored
+    tied = replace(run, scores=replace(run.scores, table=run.scores.table | equal))
+    row = replace(row, scored=[tied], known=[all_numbers(tied.scores, "last5")])
+    assert pipelines.of_row(row)["groups"]["sex"]["clean"]["worst_group"] is None
+    more = {line: replace(score, count=31) for line, score in run.scores.table.items()}
+    other = replace(run, scores=replace(run.scores, table=more))
+    row = replace(row, scored=[run, other], known=[all_numbers(run.scores, "last5")] * 2)
+    images = pipelines.of_row(row)["groups"]["sex"]["clean"]["images"]
+    assert images == {"f": None, "m": None}
+
+
+def test_a_change_that_is_not_tested_is_said_to_be(tmp_path):
+    y = np.where(np.arange(60) < 2, 2, np.arange(60) % 2)  # one patient alone has the last class
+    paths = [scored(tmp_path / "a", model(1, 0, y=y), y=y), heal(tmp_path / "b", model(1, 1), y=y)]
+    changes = pipelines.of_comparison(compare(paths[:1], paths[1:], resamples=100))["changes"]
+    assert {change["verdict"] for change in changes} == {"not tested"}
+    reason = "a class has images of one patient only, so no interval and no p over patients"
+    assert {change["reason"] for change in changes} == {reason}
+    decided = {change["gap_by"]: change["small_group_decides"] for change in changes}
+    assert decided == {"": False, "sex": True}
 
 
 def test_the_words_of_a_column_and_of_a_limit_name_the_same_number(paths):
@@ -162,7 +203,7 @@ def test_the_short_json_is_a_handful_of_numbers_with_the_warnings(paths):
     row = whole["rows"][0]
     assert code == 4
     assert len(whole["broken"]) == 2
-    assert len(out.splitlines()) < 150
+    assert len(out.splitlines()) < 180
     assert set(row["scores"]) == {"balanced_accuracy", "auc_ovo_macro"}
     assert row["chance"]["auc_ovo_macro"] == 0.5
     result = set(row["groups"]["sex"]["clean"]["each"])

@@ -11,6 +11,7 @@ from fedcli.data import image_counts, manifest
 from fedcli.reporting.page import subgroups
 from fedcli.reporting.table import DAGGER, Cell, ReportTable, percent
 from fedcli.scores.parts import Client
+from fedcli.scores.scores import Part
 from fedcli.scores.table import Score, Where
 
 ROSTER = [
@@ -165,7 +166,7 @@ def test_the_legend_of_groups_gives_no_number_where_test_sets_differ(monkeypatch
     assert "[n]" not in subgroups._groups_legend(rows, "sex")
     rows[1].scores.grouped = {"sex": SimpleNamespace(unknown=3)}
     legend = subgroups._groups_legend(rows, "sex")
-    assert legend.endswith(subgroups.UNKNOWN.format(attribute="sex"))
+    assert legend.endswith("Images whose sex is unknown are in no group, but in the other scores.")
 
 
 def test_the_images_of_a_label_are_left_out_where_test_sets_differ():
@@ -175,6 +176,29 @@ def test_the_images_of_a_label_are_left_out_where_test_sets_differ():
 
     assert subgroups._images_with("ill", [labelled(30), labelled(30)]) == 30
     assert subgroups._images_with("ill", [labelled(30), labelled(31)]) is None
+
+
+def test_numbers_of_a_label_between_groups_are_in_doubt_where_one_group_is_small():
+    def labelled(name, small):
+        lines = {}
+        for group, value in {"f": 0.7, "m": 0.8}.items():
+            where = Where("clean", attribute="sex", group=group, label="ill", metric="auc")
+            lines[where] = Score([value], [1], small=small if group == "m" else "")
+        row = system(name, gap=0.1, auc=0.75)
+        row.scores.labels = {"clean": {"ill": Part.of(Where(label="ill"), lines)}}
+        row.scores.classes = ["ill"]
+        row.known = [{}]
+        return row
+
+    rows = [labelled("FedAvg", ""), labelled("FedProx", "22 patients, fewer than 30")]
+    gap = Where("clean", attribute="sex", metric="auc", measure="gap")
+    rows[0].scores.labels["clean"]["ill"].overall["clean"] = {"auc": Score(count=30)}
+    rows[1].scores.labels["clean"]["ill"].overall["clean"] = {"auc": Score(count=30)}
+    table = subgroups._label_table("Labels", rows, [gap], "Legend.")
+    assert [cell.plain for cell in table.rows[0]] == ["ill", "30", "10.00", f"10.00{DAGGER}"]
+    assert table.legend == f"Legend.{subgroups.UNSURE_LABEL}"
+    reliable = subgroups._label_table("Labels", rows[:1], [gap], "Legend.")
+    assert reliable.legend == "Legend."
 
 
 def test_clients_of_a_partition_have_their_parts_and_classes():

@@ -9,7 +9,9 @@ from sklearn import metrics as oracle
 from fedcli.errors import FedcliError
 from fedcli.labels import UNKNOWN
 from fedcli.metrics import LABELS, PARITY, chances, names, of_labels, score
+from fedcli.scores.facts import ScoredImages, label_facts
 from fedcli.scores.statistics.bootstrap import draw
+from fedcli.scores.table import Where
 
 N = 90
 RNG = np.random.default_rng(3)
@@ -144,3 +146,17 @@ def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_sco
     expected = pytest.approx(np.mean(gaps))
     result = both["groups"]["sex"]["between"]["gap"]
     assert result == expected
+
+
+def test_a_label_has_the_reason_of_its_group_of_few_patients():
+    """20 images in f, and 70 in m, of which 6 have the label."""
+    y = np.zeros((90, 2), int)
+    y[:10, 0] = 1
+    y[20:26, 0] = 1
+    sex = np.repeat([0, 1], [20, 70])
+    images = ScoredImages(y, ["a", "b"], {"sex": (sex, ["f", "m"])})
+    table = label_facts(Where("clean"), images, [(1, [LOGITS[:, :2]])])
+    where = Where("clean", label="a", metric="auc", attribute="sex")
+    assert table[where._replace(group="f")].small == "20 images, fewer than 30"
+    assert table[where._replace(group="m")].small == "6 images with a"
+    assert not table[Where("clean", label="a", metric="auc")].small

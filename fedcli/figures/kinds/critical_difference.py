@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pandas import DataFrame
 
-from ...comparison.ranks import Ranks, by_method, friedman
+from ...comparison.ranks import Ranks, by_method, datasets_of, friedman
 from ...metrics import title
 from ...scores.numbers import is_lower
 from ...scores.table import Where
@@ -42,7 +42,8 @@ def frame(
     """
     metric = metric or systems[0].scores.usual[1]
     where = Where("clean", metric=metric)
-    images = {system.scores.dataset: system.scores.images for system in systems}
+    names = datasets_of([system.scores for system in systems])
+    images = {name: system.scores.images for name, system in zip(names, systems, strict=True)}
     scores = {}
     scores_of_methods = ((system.scores, system.percent(where)) for system in systems)
     numbers_by_method = by_method(scores_of_methods)

@@ -11,12 +11,14 @@ from typing import Annotated
 import numpy as np
 from pandas import DataFrame
 
+from ...comparison.cautions import unknown_group
 from ...comparison.systems import BEST, LAST, LAST5
 from ...console import capital, listed
 from ...data import units
 from ...metrics import title
 from ...scores.numbers import versions as in_words
 from ...scores.parts import MODELS
+from ...scores.scores import RunScores
 from ...scores.table import Where
 from ..drawing import ALL, INK, MOST_SYSTEMS, Axes, Looks, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
@@ -75,6 +77,7 @@ def frame(
     runs = []
     for system in systems:
         runs += system.each
+    caption += _unknown(runs, attributes)
     words = in_words(runs)
     table["version"] = table["version"].map(lambda version: words.get(version, version))
     return titled(
@@ -84,6 +87,12 @@ def frame(
         shared_images(systems),
         score=score,
     )
+
+
+def _unknown(runs: Sequence[RunScores], attributes: Sequence[str]) -> str:
+    """Sentences on the test images whose group is not known; "" where every group is known."""
+    notes = [unknown_group(runs, attribute) for attribute in attributes]
+    return "".join(f" {capital(note)}." for note in notes if note)
 
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:

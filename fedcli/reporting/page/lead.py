@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import console
 from ...comparison.cautions import small_decides, small_groups
+from ...comparison.ranks import datasets_of
 from ...comparison.verdict import RESAMPLES, Against
 from ...data import units
 from ...data.corruption.mixture import spoken as corruption_in_words
@@ -54,7 +55,7 @@ def heading(compared: Rows) -> str:
     """The methods and their data."""
     labels = list(dict.fromkeys(row.label for row in compared))
     methods = console.listed(labels) if len(labels) < 6 else f"{len(labels)} methods"
-    datasets = dict.fromkeys(row.scores.dataset for row in compared)
+    datasets = unique(datasets_of([row.scores for row in compared]))
     return f"{methods} on {', '.join(datasets)}"
 
 

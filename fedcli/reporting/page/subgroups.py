@@ -20,6 +20,7 @@ from ...comparison.cautions import (
     small_clients,
     small_decides,
     small_groups,
+    unknown_group,
 )
 from ...comparison.systems import BEST
 from ...console import capital
@@ -27,7 +28,6 @@ from ...data import image_counts, manifest
 from ...metrics import METRICS, PARITY, better_low, title
 from ...printed import fixed
 from ...scores import numbers, views
-from ...scores.groups import unknown_note
 from ...scores.scores import RunScores
 from ...scores.table import Score, Where
 from ...scores.views import ACROSS
@@ -40,7 +40,6 @@ from . import provenance
 
 GROUPS = "In percent, as in the table of scores."
 SIZES = "[n]: {images} of a group."
-UNKNOWN = "Images whose {attribute} is unknown are in no group, but in the other scores."
 OVER_CLASSES = " Each is the mean over classes, each class against all others."
 UNSURE = " †: one group is too small, so the whole column is unreliable."
 MACRO = "_ovr_macro"  # each class against all others
@@ -53,6 +52,10 @@ LABELS = (
 LABEL_GROUPS = (
     "In percent, of the last round's model on the clean test images: the gap of the AUC between "
     "the best and the worst group, and the differences in decisions, all better when low."
+)
+UNSURE_LABEL = (
+    " † marks a number for which all images, or those of a group, have too few patients, or too "
+    "few with the label or without it."
 )
 SHARED = (
     "No client has test images of its own, so the scores are the same for all: on the clean test "
@@ -176,14 +179,9 @@ def _groups_legend(rows: Rows, attribute: str) -> str:
             "Bold marks the best, without a test; never a gap that is smaller only because "
             "groups lost."
         )
-    notes = []
-    for scores in runs:
-        unknown = scores.grouped[attribute].unknown
-        notes.append(unknown_note(attribute, unknown, scores.images))
-    if differ(notes):
-        sentences.append(UNKNOWN.format(attribute=attribute))
-    elif notes[0]:
-        sentences.append(f"{capital(notes[0])}.")
+    unknown = unknown_group(runs, attribute)
+    if unknown:
+        sentences.append(f"{capital(unknown)}.")
     return " ".join(filter(None, sentences))
 
 
@@ -265,13 +263,16 @@ def _label_table(
             metric = _of_label(where.metric) if len(columns) > 1 else ""
             heads.append(" ".join(filter(None, [row.name, where.measure, metric])))
     lines = []
+    unsure = ""
     for label in scored[0].scores.classes:
         if label in labels:
             count = _images_with(label, scores_of(scored))
             wheres = [where._replace(label=label) for where in columns]
             cells = [_label_cell(row, where) for row in scored for where in wheres]
+            if any(cell.doubtful for cell in cells):
+                unsure = UNSURE_LABEL
             lines.append([label, count, *cells])
-    return ReportTable.of(name, heads, lines, legend)
+    return ReportTable.of(name, heads, lines, legend + unsure)
 
 
 def _images_with(label: str, runs: Sequence[RunScores]) -> int | None:
@@ -286,12 +287,23 @@ def _images_with(label: str, runs: Sequence[RunScores]) -> int | None:
 
 
 def _label_cell(row: SystemRow, where: Where) -> Cell:
-    """The score of a label, in doubt where few patients have it or few have it not; or what lies
-    between groups.
+    """The score of a label, or what lies between groups; in doubt where there are few patients,
+    of a group too, or few have the label or few have it not.
     """
     scores = [numbers_of_run.get(where) for numbers_of_run in row.known]
+    if where.attribute:
+        scores = list(chain.from_iterable(_scores_of_groups(run, where) for run in row.each))
     doubtful = any(score and score.small for score in scores)
     return row.cell(where, doubtful=doubtful)
+
+
+def _scores_of_groups(scores: RunScores, where: Where) -> list[Score]:
+    """The AUC of a label in each group that has one."""
+    of_label = scores.labels[where.version].get(where.label)
+    if of_label is None:
+        return []
+    column = of_label.columns(where.attribute, where.version).get("auc", {})
+    return [score for score in column.values() if score.last is not None]
 
 
 def _by_system(

@@ -7,7 +7,8 @@ in Winkler et al., NeuroImage 123, 2015, which is exact where the model's answer
 the group. p is the share of deals, the observed one among them, whose gap is at least as large
 (Phipson and Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010). Images of unknown group take no part.
 Subgroups are those of one attribute, and of two crossed; their p is of the difference in accuracy
-from all other images, adjusted by Holm over all subgroups that were tested.
+from all other images, adjusted by Holm over all subgroups that were tested on one version of the
+images.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
