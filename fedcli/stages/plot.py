@@ -14,6 +14,7 @@ from ..data import last_used, not_chosen
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..io import outputs
+from ..io.csv_text import csv_text
 from ..options import Source
 from ..scores.evaluation_options import EvaluateOptions
 from . import collect, named_runs
@@ -73,7 +74,10 @@ class Plot:
         from ..figures import drawing
 
         if suffix.lower() == ".csv":
-            return self.frame.to_csv(index=False).encode()
+            cells = self.frame.astype(object)
+            with_gaps = cells.where(cells.notna(), None)
+            lines = with_gaps.itertuples(index=False, name=None)
+            return csv_text([self.frame.columns, *lines]).encode()
         return drawing.picture_bytes(self.figure.draw(self.frame), suffix.lower())
 
     def __repr__(self) -> str:
