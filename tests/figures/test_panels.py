@@ -564,6 +564,14 @@ def test_a_curve_of_a_group_has_a_band_and_that_of_all_images_none(kind):
     assert result == expected
 
 
+@pytest.mark.parametrize("kind", answers.KINDS, ids=lambda kind: kind.name)
+def test_a_curve_of_all_images_alone_has_a_band(kind):
+    table = of_answers()
+    alone = table[table["place"] == drawing.OF_ALL]
+    axes = axes_of(answers.draw(kind, alone))["ill"]
+    assert len(axes.collections) == 1
+
+
 LIMITS_BY_CURVE = [
     ("roc", (-0.02, 1.02)),
     ("precision-recall", (-0.02, 1.02)),
@@ -603,7 +611,8 @@ def test_the_caption_says_what_is_left_out(by, classes, limits):
     kind = answers.KINDS[0]
     caption = answers._caption(kind, images, by)
     assert caption.startswith(f"{kind.about} This figure shows the last round")
-    assert caption.endswith("500 bootstrap resamples of the patients or lesions of each group.")
+    whose = " of each group; the curve of all images has none" if by else ""
+    assert caption.endswith(f"500 bootstrap resamples of the patients or lesions{whose}.")
     assert ("Shown are" in caption) == bool(limits)
     assert limits in caption
 
@@ -617,4 +626,4 @@ def test_the_caption_says_that_groups_are_left_out_and_patients_unknown(group_of
     images = SimpleNamespace(classes=["a", "b"], groupings=groupings, by_patient=False)
     caption = answers._caption(answers.KINDS[0], images, "site")
     assert ("Shown are the 7 largest groups." in caption) == is_limited
-    assert "of the images, as no patients are known, of each group." in caption
+    assert "of the images (no patients are known) of each group;" in caption

@@ -35,9 +35,8 @@ FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
 SHARES = -0.02, 1.02  # limits of an axis of shares
 CURVE = 3.3, 2.9  # inches of a panel with an even scale both ways
-BANDS = (
-    "Bands: pointwise 95 % percentile intervals, {} bootstrap resamples of the {} of each group."
-)
+BANDS = "Bands: pointwise 95 % percentile intervals, {} bootstrap resamples of the {}{}."
+OF_GROUPS = " of each group; the curve of all images has none"
 DOTTED: Look = {
     "color": INK,
     "linewidth": 0.8,
@@ -244,8 +243,9 @@ def _caption(kind: CurveKind, images: AnsweredImages, attribute: str) -> str:
     if limits:
         parts = " and ".join(limits)
         words += f" Shown are {parts}."
-    unit = "patients or lesions" if images.by_patient else "images, as no patients are known,"
-    bands = BANDS.format(RESAMPLES, unit)
+    unit = "patients or lesions" if images.by_patient else "images (no patients are known)"
+    whose = OF_GROUPS if attribute else ""
+    bands = BANDS.format(RESAMPLES, unit, whose)
     return f"{words} {bands}"
 
 
@@ -274,8 +274,9 @@ def _panel(
         axes.axhline(0, color=INK, linewidth=0.8)
     axes.plot(*kind.beside(share), **DOTTED)
     points = part.dropna(subset=["x", "y"])
-    low = points["low"].where(points["place"] != OF_ALL)  # the line of all images has no band
-    points = points.assign(low=low)
+    if (points["place"] != OF_ALL).any():  # the bands of groups would be hidden by that of all
+        low = points["low"].where(points["place"] != OF_ALL)
+        points = points.assign(low=low)
     marker = "o" if kind.of is reliability else ""
     how["looks"] = {name: look | {"marker": marker} for name, look in looks.items()}
     how |= {"hue": "group", "bounds": ("low", "high"), "shade": FAINT}
