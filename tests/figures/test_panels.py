@@ -169,7 +169,48 @@ def test_points_that_lie_together_share_a_label():
     table = pairs((80, 60), (80, 60), (60, 40), (80.1, 60))
     picture = overall_and_worst.draw(table)
     axes = axes_of(picture)["by sex"]
-    assert texts_of(axes.texts) == ["1, 2, 4", "3"]
+    assert sorted(texts_of(axes.texts)) == ["1, 2, 4", "3"]
+
+
+def in_a_panel(*lines):
+    """The axes of systems S0, S1 and so on, by overall, worst, the ends of both bars, group, small."""
+    systems = [("sex", f"S{place}", place, *line) for place, line in enumerate(lines)]
+    table = overall_and_worst.of_pairs(systems, "accuracy", len(systems), 100)
+    return axes_of(overall_and_worst.draw(table))["by sex"], table.attrs["caption"]
+
+
+def test_points_that_lie_together_beside_long_bars_share_a_label():
+    lines = [(80.0 + k, 60.0, 50.0, 99.0, 20.0, 90.0, "f", False) for k in (0, 4, 2)]
+    axes, caption = in_a_panel(*lines)
+    assert texts_of(axes.texts) == ["1, 2, 3"]
+    assert axes.texts[0].xy == (84, 60)
+    assert "†" not in caption
+
+
+def test_a_worst_group_that_is_too_small_has_a_mark_and_its_name_in_the_caption():
+    bars = 75.0, 85.0, 50.0, 70.0
+    axes, caption = in_a_panel(
+        (80.0, 60.0, *bars, "f", True),
+        (70.0, 40.0, *bars, "m", False),
+        (60.0, 20.0, *bars, "f", True),
+    )
+    assert texts_of(axes.texts) == ["1†", "2", "3†"]
+    assert " † marks a worst group that is too small" in caption
+    assert "few images: sex f. n = 100" in caption
+
+
+def test_a_worst_group_without_an_interval_leaves_the_bar_of_all_images():
+    nan = np.nan
+    axes, _ = in_a_panel((80.0, 60.0, 75.0, 85.0, nan, nan))
+    (across,) = [bar.get_segments()[0].tolist() for bar in axes.collections]
+    assert across == [[75, 60], [85, 60]]
+
+
+def test_axes_show_one_percent_at_least():
+    axes, _ = in_a_panel((80.0, 60.0), (80.001, 60.001))
+    assert np.ptp(axes.get_xlim()) == pytest.approx(1.3)
+    assert np.ptp(axes.get_ylim()) == pytest.approx(1.3)
+    assert axes.get_xlim()[0] == pytest.approx(80.0005 - 0.65)
 
 
 def test_of_many_systems_those_off_the_front_are_grey_and_have_no_number():

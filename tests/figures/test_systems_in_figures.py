@@ -13,7 +13,7 @@ from fedcli.errors import UsageError
 from fedcli.figures import report
 from fedcli.figures.drawing import ALL, OF_ALL
 from fedcli.figures.figure import Figure, NothingToDraw, numbers
-from fedcli.figures.kinds import FIGURES, find, forest, severities
+from fedcli.figures.kinds import FIGURES, find, forest, overall_and_worst, severities
 from fedcli.figures.system import AnsweredImages, largest_alone, shared_images
 from fedcli.reporting.rows import compared, rows
 
@@ -184,6 +184,17 @@ def test_a_forest_of_folds_of_unequal_size_has_no_number_of_images(tmp_path):
     assert numbers(frame)[0]["n"] is None
     assert "n = " not in frame.attrs["caption"]
     assert shared_images(systems) == 0
+
+
+def test_a_plane_names_the_worst_group_and_says_whether_it_is_too_small(systems, monkeypatch):
+    frame = overall_and_worst.frame(systems, metric="balanced_accuracy")
+    assert frame["group"].tolist() == ["m", "f"]
+    assert frame["small"].tolist() == [False, False]
+    for number, is_small in (("worst group", True), ("gap", False)):
+        monkeypatch.setattr(overall_and_worst, "small_decides", lambda *_, number=number: {number})
+        frame = overall_and_worst.frame(systems, metric="balanced_accuracy")
+        assert frame["small"].tolist() == [is_small, is_small]
+        assert ("few images: sex m, sex f." in frame.attrs["caption"]) == is_small
 
 
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
