@@ -249,12 +249,23 @@ def point(position: int) -> Look:
     return marked(position) | {"linestyle": "", "markersize": 7}
 
 
-def short(name: str) -> str:
+def short(name: str, letters: int = LONG) -> str:
     """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
     name = _printable(name)
-    if len(name) <= LONG:
+    if len(name) <= letters:
         return name
-    return name[: LONG - 1] + "…"
+    return name[: letters - 1] + "…"
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Short names, longer where several different ones would become the same."""
+    longest = max(map(len, names), default=0)
+    short_names = list(map(short, names))
+    letters = LONG
+    while len(set(short_names)) < len(set(names)) and letters < longest:
+        letters += 1
+        short_names = [short(name, letters) for name in names]
+    return short_names
 
 
 def wrapped(name: str) -> str:

@@ -247,14 +247,16 @@ def test_points_without_intervals_have_no_bars():
 
 def test_severities_have_a_tick_each_and_a_marked_line_for_each_group():
     lines = [
-        ("fog", group, place, severity, 80.0 - 5 * severity - place)
+        ("fog", group, place, severity, 80.0 - 5 * severity - place, 20.0, 90.0)
         for group, place in (("all images", -1), ("f", 0))
         for severity in (0, 2, 5)
     ]
-    columns = ["kind", "group", "place", "severity", "value"]
-    table = framed(lines, columns, score="accuracy")
+    sizes = {"f": 1200}
+    table = framed(lines, severities.COLUMNS, score="accuracy", sizes=sizes, small=["f"])
     picture = severities.draw(table)
+    assert list(picture.legend) == ["all images", "f† (n = 1,200)"]
     axes = axes_of(picture)["fog"]
+    assert len(axes.collections) == 1  # the band of the group
     assert axes.get_xticks().tolist() == [0, 2, 5]
     assert axes.get_ylabel() == "accuracy (%)"
     expected = [rows("0 81; 2 71; 5 56"), rows("0 80; 2 70; 5 55")]
@@ -585,7 +587,7 @@ CURVE = [
 def of_answers():
     lines = [(x, y, y - 0.1, y + 0.1, "ill", group, place, 0.3) for group, place, x, y in CURVE]
     sizes = {"all images": 80, "f": 40}
-    return framed(lines, answers.COLUMNS, sizes=sizes)
+    return framed(lines, answers.COLUMNS, sizes=sizes, small=[])
 
 
 @pytest.mark.parametrize("kind", answers.KINDS, ids=lambda kind: kind.name)

@@ -11,11 +11,13 @@ from scored_runs import fold_of, heal, model, scored
 from fedcli.comparison.systems import BEST, LAST, LAST5
 from fedcli.errors import UsageError
 from fedcli.figures import report
+from fedcli.figures import system as system_module
 from fedcli.figures.drawing import ALL, OF_ALL
 from fedcli.figures.figure import Figure, NothingToDraw, numbers
 from fedcli.figures.kinds import FIGURES, find, forest, overall_and_worst, severities
-from fedcli.figures.system import AnsweredImages, largest_alone, shared_images
+from fedcli.figures.system import SMALL, AnsweredImages, largest_alone, shared_images
 from fedcli.reporting.rows import compared, rows
+from fedcli.scores.table import Score
 
 GROUP_OF = np.array([0, 1, 1, 2, 2, 2, -1])
 
@@ -82,6 +84,20 @@ def test_a_part_is_of_the_images_of_a_group_for_one_class():
     assert label.tolist() == [1, 0]
     expected = pytest.approx(images().chances[[1, 2], 1])
     assert score == expected
+
+
+def test_groups_and_clients_that_are_too_small_for_a_curve_are_named(systems, monkeypatch):
+    def small(members):
+        return lambda scores, *_: members
+
+    monkeypatch.setattr(system_module, "small_groups", small({"f": "9 images, fewer than 30"}))
+    monkeypatch.setattr(system_module, "small_clients", small({"north": "2 images of a"}))
+    fedavg, _ = systems
+    assert fedavg.small_members("sex") == ["f"]
+    assert fedavg.small_members("client") == ["north"]
+    table = FIGURES["roc"].frame(fedavg, by="sex")
+    assert table.attrs["small"] == ["f"]
+    assert SMALL in table.attrs["caption"]
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +235,7 @@ def stand_in(**severity_of):
     """A system with scores of groups under a corruption, in its last round."""
 
     def score(value):
-        return SimpleNamespace(last=value)
+        return Score([value], [1], 30, low=value - 0.1, high=value + 0.1)
 
     overall = {"clean": {"accuracy": score(0.9)}, "fog 2": {"accuracy": score(0.5)}, "fog 5": {}}
     groups = {version: {"accuracy": {"f": score(0.4)}} for version in overall}
@@ -227,9 +243,10 @@ def stand_in(**severity_of):
     scores = SimpleNamespace(usual=("balanced_accuracy", "accuracy"), images=60)
     scores.severities = {"fog": {"5": None, "2": None}}
     scores.groups = {"sex": groups}
-    scores.members = lambda by: {"f": None}
+    scores.members = lambda by: {"f": score(0.4)}
     scores.part = lambda: part
-    return SimpleNamespace(scores=scores, run_name="FedAvg")
+    scores.noun = "patient"
+    return SimpleNamespace(scores=scores, run_name="FedAvg", small_members=lambda by: ["f", "m"])
 
 
 def test_severities_are_in_rising_order_after_the_clean_images():
@@ -248,13 +265,16 @@ def test_severities_are_in_rising_order_after_the_clean_images():
     result = frame["value"].fillna(-1).tolist()
     assert result == expected
     assert frame.attrs["title"] == "accuracy by severity and sex: FedAvg"
-    assert frame.attrs["caption"].endswith("n = 60 images.")
+    assert frame.attrs["caption"].endswith(f"{SMALL} n = 60 images.")
+    assert (frame.attrs["sizes"], frame.attrs["small"]) == ({"f": 30}, ["f"])
+    assert frame["low"].tolist()[:2] == pytest.approx([80, 30])
+    assert " of each group; the curve of all images has none." in frame.attrs["caption"]
 
 
 def test_severities_of_more_groups_than_are_shown_say_so(monkeypatch):
     monkeypatch.setattr(severities, "MOST_LINES", 1)
     system = stand_in()
-    system.scores.members = lambda by: {"f": None, "m": None}
+    system.scores.members = lambda by: {"f": Score(), "m": Score()}
     caption = severities.frame(system, by="sex").attrs["caption"]
     assert "Shown are the first 1 of 2 groups." in caption
     assert "Shown are" not in severities.frame(stand_in(), by="sex").attrs["caption"]
@@ -264,6 +284,8 @@ def test_without_an_attribute_severities_are_of_all_images_alone():
     frame = severities.frame(stand_in())
     assert set(frame["group"]) == {"all images"}
     assert frame["severity"].tolist() == [0, 2, 5]
+    assert " Bands: 95 % intervals over the test patients (images, if" in frame.attrs["caption"]
+    assert "†" not in frame.attrs["caption"]
 
 
 def test_names_of_files_have_a_number_where_labels_are_the_same():

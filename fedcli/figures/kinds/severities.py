@@ -6,23 +6,38 @@ from typing import Annotated
 from pandas import DataFrame
 
 from ... import metrics
+from ...data import units
+from ...scores.table import Score
 from ..drawing import ALL, MOST_LINES, OF_ALL, Look, Picture, marked
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import LAST_ROUND, System
+from ..shapes import (
+    FAINT,
+    bands_of_groups,
+    legend_of_groups,
+    lines,
+    looks_of,
+    panels,
+    picture,
+    titled,
+)
+from ..system import LAST_ROUND, OF_GROUPS, SMALL, System
 
+NUMBERS = ["value", "low", "high"]
+COLUMNS = ["kind", "group", "place", "severity", *NUMBERS]
+BANDS = " Bands: 95 % intervals over the test patients (images, if no patients are known)"
 ABOUT = f"Score on test images corrupted at each severity; 0: the clean ones. {LAST_ROUND}"
 
 
 def frame(
     system: System, *, by: Annotated[str, "an attribute, whose groups are shown"] = ""
 ) -> DataFrame:
-    """kind, group, place, severity (0: the clean images), value in percent.
+    """kind, group, place, severity (0: the clean images), value in percent with its interval.
 
     Raises NothingToDraw where `evaluate --corrupt` was not asked for.
     """
     scores = system.scores
     metric = scores.usual[1]  # the area under the curve
+    members: dict[str, Score] = {}
     groups: list[str] = []
     sweep = "severity"
     command = "fedcli evaluate RUN --corrupt KIND"
@@ -33,26 +48,39 @@ def frame(
         raise NothingToDraw(f"{system.run_name} has no scores by {sweep}", command)
     caption = ABOUT
     if by:
-        every_group = list(scores.members(by))
-        groups = every_group[:MOST_LINES]
-        if len(every_group) > MOST_LINES:
-            caption += f" Shown are the first {MOST_LINES} of {len(every_group)} groups."
+        members = scores.members(by)
+        groups = list(members)[:MOST_LINES]
+        if len(members) > MOST_LINES:
+            caption += f" Shown are the first {MOST_LINES} of {len(members)} groups."
     lines = []
     for kind, levels in scores.severities.items():
         corrupted_versions = {int(level): f"{kind} {level}" for level in levels}
         versions = {0: "clean"} | corrupted_versions
         for severity, version in sorted(versions.items()):
-            overall = scores.part().overall[version].get(metric)
-            value_of_all = overall.last if overall else None
-            lines.append((kind, ALL, OF_ALL, severity, value_of_all))
+            score = scores.part().overall[version].get(metric, Score())
+            lines.append((kind, ALL, OF_ALL, severity, score.last, score.low, score.high))
             for position, group in enumerate(groups):
                 score = scores.part().groups[by][version][metric][group]
-                lines.append((kind, group, position, severity, score.last))
-    table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"])
-    table["value"] = table["value"].astype(float) * 100
+                lines.append((kind, group, position, severity, score.last, score.low, score.high))
+    table = DataFrame(lines, columns=COLUMNS)
+    table[NUMBERS] = table[NUMBERS].astype(float) * 100
+    if table["low"].notna().any():
+        caption += units.worded(BANDS, scores.noun) + (OF_GROUPS if by else "") + "."
+    small = [group for group in system.small_members(by) if group in groups]
+    if small:
+        caption += SMALL
+    sizes = {group: members[group].count for group in groups}
     words = metrics.title(metric)
     title = f"{words} by {sweep}: {system.run_name}"
-    return titled(table, title, caption, scores.images, score=words)
+    return titled(
+        table,
+        title,
+        caption,
+        scores.images,
+        score=words,
+        sizes=sizes,
+        small=small,
+    )
 
 
 def draw(table: DataFrame) -> Picture:
@@ -70,10 +98,13 @@ def draw(table: DataFrame) -> Picture:
         y="value",
         hue="group",
         looks=looks,
+        bounds=("low", "high"),
+        shade=FAINT,
         **words,
     )
-    by_kind = panels(table, "kind", draw_panel)
-    return picture(table, by_kind, looks, size=(3.6, 2.7))
+    by_kind = panels(bands_of_groups(table), "kind", draw_panel)
+    legend = legend_of_groups(looks, table.attrs["sizes"], table.attrs["small"])
+    return picture(table, by_kind, legend, size=(3.6, 2.7))
 
 
 QUESTION = "How does a score fall with the severity of a corruption?"
