@@ -76,6 +76,20 @@ def test_a_name_is_shortened_to_a_line_of_the_legend(name, text):
     assert short(name) == text
 
 
+DISTINCT = [
+    (["a", "x" * 40], ["a", "x" * 27 + "…"]),
+    (["x" * 30 + "1" * 9, "x" * 30 + "2" * 9], ["x" * 30 + "1…", "x" * 30 + "2…"]),
+    (["a", "a"], ["a", "a"]),
+    (["tab\there", "tab?here"], ["tab?here", "tab?here"]),
+    ([], []),
+]
+
+
+@pytest.mark.parametrize(("names", "texts"), DISTINCT)
+def test_names_are_shortened_as_far_as_they_keep_apart(names, texts):
+    assert drawing.distinct(names) == texts
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [

@@ -54,6 +54,21 @@ def test_a_confusion_matrix_has_images_in_its_cells_and_shares_as_colours():
     assert result == ("predicted", "true")
 
 
+def test_classes_and_groups_with_the_same_beginning_keep_apart():
+    classes = ["pneumonia bacterial", "pneumonia viral", f"{'x' * 30}1", f"{'x' * 30}2"]
+    groups = ["all images", f"{'y' * 30}1", f"{'y' * 30}2"]
+    cells = [(group, true, guess, 1) for group in groups for true in classes for guess in classes]
+    table = framed(cells, ["group", "true", "predicted", "images"])
+    picture = confusion.draw(table)
+    assert [panel.title for panel in picture.panels] == [f"{name} (n = 16)" for name in groups]
+    for axes in axes_of(picture).values():
+        assert texts_of(axes.get_xticklabels()) == texts_of(axes.get_yticklabels()) == classes
+    width, height = picture.size
+    few, lower = confusion.draw(CONFUSION).size
+    assert width > few + 1.5
+    assert height > lower + 1.5
+
+
 def test_many_classes_have_cells_without_numbers():
     names = [f"class {number}" for number in range(11)]
     lines = [("all images", true, guess, 1) for true in names for guess in names]
