@@ -591,6 +591,29 @@ def test_the_quality_of_images_has_a_line_for_each_hospital_and_the_extremes():
     assert axes.get_xscale() == ("log" if MEASURE.log else "linear")
 
 
+NUMBERS_OF_LOG_AXES = [
+    ((0.56, 1.35), ["0.8", "1.2"]),
+    ((12100, 85400), ["20000", "50000"]),
+]
+
+
+@pytest.mark.parametrize(("values", "texts"), NUMBERS_OF_LOG_AXES)
+def test_a_logarithmic_axis_of_quality_has_numbers(values, texts):
+    lines = [("noise", "north", value, 50.0) for value in values]
+    table = framed(lines, ["measure", "site", "value", "share"])
+    axes = drawing.drawn(drawing.Picture("", [drawing.Panel("", lambda axes: None)])).axes[0]
+    quality._panel(table, {"north": drawing.look(0)}, True, axes)
+    axes.figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    shown = [
+        tick.get_text()
+        for place, tick in zip(axes.get_xticks(), axes.get_xticklabels())
+        if low <= place <= high
+    ]
+    assert shown == texts
+    assert axes.get_xscale() == "log"
+
+
 CURVE = [
     ("all images", -1, 0.0, 0.1),
     ("all images", -1, 1.0, 0.9),

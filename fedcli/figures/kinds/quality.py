@@ -20,6 +20,7 @@ from ..shapes import line, looks_of, picture, titled
 from .counts import dataset_of, partition_of
 from .errors import show_image
 
+WIDE = 5  # the largest value over the smallest one, from which 1, 2 and 5 are enough numbers
 ABOUT = (
     "Share of the images in each of 64 bins, and the images with the lowest and the highest value."
 )
@@ -93,6 +94,8 @@ def _panel(
     log: bool,
     axes: Axes,
 ) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
     for name, curve in part.groupby("site", sort=False):
         points = curve[["value", "share"]].to_numpy(float)
         look = looks[str(name)] | {"marker": ""}
@@ -103,6 +106,9 @@ def _panel(
     axes.set(ylabel="images (%)")
     if log:
         axes.set_xscale("log")
+        is_wide = high > WIDE * low
+        locator = LogLocator(subs=(1, 2, 5)) if is_wide else MaxNLocator(3)
+        axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         low *= 0.9
