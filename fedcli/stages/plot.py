@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..scores.scores import RunScores
 
 SUFFIXES = ".png", ".svg", ".pdf", ".csv"
+OF_ONE = "path", "data", "system"  # what a figure of one run is of
 
 
 def check_suffix(file: Path) -> None:
@@ -137,7 +138,7 @@ def drawn(
 
     Raises FedcliError, UsageError.
     """
-    if len(paths) > 1 and figure.of in ("path", "data", "system"):
+    if len(paths) > 1 and figure.of in OF_ONE:
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
     from ..figures.report import of_sample
 
@@ -159,10 +160,13 @@ def _scores(records: "list[Record]") -> "list[RunScores]":
 
 
 def paths_of(figure: Figure, sources: Sequence[Source], work: Path) -> list[Path]:
-    """The runs or data that a figure draws, see runs_of(); without any one of data the newest.
+    """The runs or data that a figure draws, see runs_of(); without any one of data the newest. A
+    name alone means its newest run where one run is drawn.
 
     Raises FedcliError.
     """
+    if figure.of in OF_ONE and len(sources) == 1 and named_runs.is_name(sources[0]):
+        return [named_runs.newest(sources[0], work)]
     if figure.of == "data" and not sources:
         newest = source(None, work, "partition", "corruption")
         return [newest.parent]

@@ -213,6 +213,16 @@ def test_a_plane_names_the_worst_group_and_says_whether_it_is_too_small(systems,
         assert ("few images: sex m, sex f." in frame.attrs["caption"]) == is_small
 
 
+def test_a_plane_of_one_method_or_without_groups_is_refused(systems):
+    with pytest.raises(NothingToDraw) as refusal:
+        overall_and_worst.frame(systems[:1])
+    assert refusal.value.sentence == "there is no other method to compare FedAvg (2 seeds) with"
+    assert refusal.value.hint == "give two methods or more"
+    with pytest.raises(NothingToDraw) as refusal:
+        overall_and_worst.frame(systems, metric="hamming_accuracy")
+    assert refusal.value.hint == "give runs evaluated with --by"
+
+
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
     monkeypatch.setattr(forest, "MOST_SYSTEMS", 1)
     frame = forest.frame(systems, metric="accuracy")

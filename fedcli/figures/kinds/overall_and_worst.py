@@ -67,8 +67,11 @@ def frame(
             numbers = _numbers(system, attribute, metric)
             if np.isfinite(numbers[:2]).all():
                 lines.append((attribute, system.name, system.place, *numbers))
-    if len(systems) < 2 or not lines:
-        sentence = f"no two systems have {title(metric)} of groups to compare"
+    if len(systems) < 2:
+        sentence = f"there is no other method to compare {systems[0].name} with"
+        raise NothingToDraw(sentence, "give two methods or more")
+    if not lines:
+        sentence = f"no two methods have {title(metric)} of groups to compare"
         raise NothingToDraw(sentence, "give runs evaluated with --by")
     return of_pairs(lines, metric, len(systems), shared_images(systems))
 
