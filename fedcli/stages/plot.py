@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ..io import outputs
 from ..io.csv_text import csv_text
 from ..options import Source
 from ..scores.evaluation_options import EvaluateOptions
+from ..scores.existing import evaluations
 from . import collect, named_runs
 from .call import listed, source
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..scores.scores import RunScores
 
 SUFFIXES = ".png", ".svg", ".pdf", ".csv"
+SHOWN = "by", "severities", "clinical", "shots"  # options that add scores and change no other
 OF_ONE = "path", "data", "system"  # what a figure of one run is of
 
 
@@ -144,7 +146,7 @@ def drawn(
 
     subject = _subject(figure, paths)
     # arguments of some frames beside their options
-    extras = {"runs_named": runs_named, "scores": _scores}
+    extras = {"runs_named": runs_named, "scores": _scores, "beside": _beside}
     arguments = {name: value for name, value in extras.items() if name in figure.parameters}
     frame = figure.frame(subject, **options, **arguments)
     systems = {"system": [subject], "systems": subject}.get(figure.of, ())
@@ -157,6 +159,19 @@ def _scores(records: "list[Record]") -> "list[RunScores]":
 
     runs = [record.folder / "run.json" for record in records]
     return [RunScores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
+
+
+def _beside(path: Path) -> Iterator[tuple[Path, "RunScores"]]:
+    """Other scores of the same run on the same test images, the newest first."""
+    from ..scores.scores import RunScores
+
+    made_of = {}  # path of scores -> their run and test images
+    for other, scores in evaluations(path.parent.parent):
+        tests = {name: scores.options[name] for name in scores.options if name not in SHOWN}
+        made_of[other] = scores.parents, tests
+    for other in sorted(made_of, key=last_used.age, reverse=True):
+        if other != path and made_of[other] == made_of.get(path):
+            yield other, RunScores.read(other)
 
 
 def paths_of(figure: Figure, sources: Sequence[Source], work: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """Images of a system as figures see them, and which figures of which systems a report draws."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -253,10 +254,11 @@ def stand_in(**severity_of):
     scores = SimpleNamespace(usual=("balanced_accuracy", "accuracy"), images=60)
     scores.severities = {"fog": {"5": None, "2": None}}
     scores.groups = {"sex": groups}
-    scores.members = lambda by: {"f": score(0.4)}
+    small = replace(score(0.4), small="9 images, fewer than 30")
+    scores.members = lambda by, metrics=(): {"f": small} if by else {}
     scores.part = lambda: part
     scores.noun = "patient"
-    return SimpleNamespace(scores=scores, run_name="FedAvg", small_members=lambda by: ["f", "m"])
+    return SimpleNamespace(scores=scores, run_name="FedAvg", paths=[Path("scores.json")])
 
 
 def test_severities_are_in_rising_order_after_the_clean_images():
@@ -284,10 +286,25 @@ def test_severities_are_in_rising_order_after_the_clean_images():
 def test_severities_of_more_groups_than_are_shown_say_so(monkeypatch):
     monkeypatch.setattr(severities, "MOST_LINES", 1)
     system = stand_in()
-    system.scores.members = lambda by: {"f": Score(), "m": Score()}
+    system.scores.members = lambda by, metrics=(): {"f": Score(), "m": Score()}
     caption = severities.frame(system, by="sex").attrs["caption"]
     assert "Shown are the first 1 of 2 groups." in caption
     assert "Shown are" not in severities.frame(stand_in(), by="sex").attrs["caption"]
+
+
+def test_scores_by_severity_beside_those_of_the_system_are_drawn(capsys):
+    system = stand_in()
+    with_severities = system.scores
+    system.scores = SimpleNamespace(**{**vars(with_severities), "severities": {}})
+    without_groups = SimpleNamespace(**{**vars(with_severities), "groups": {}})
+    others = [(Path("a.json"), without_groups), (Path("b.json"), with_severities)]
+    frame = severities.frame(system, by="sex", beside=lambda path: others)
+    assert frame.equals(severities.frame(stand_in(), by="sex"))
+    assert "using b.json" in capsys.readouterr().err
+    with pytest.raises(NothingToDraw):
+        severities.frame(system, by="sex", beside=lambda path: others[:1])
+    with pytest.raises(NothingToDraw):  # as in a report, which shows the scores that it is given
+        severities.frame(system, by="sex")
 
 
 def test_without_an_attribute_severities_are_of_all_images_alone():

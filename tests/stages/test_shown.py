@@ -122,6 +122,18 @@ def test_the_numbers_of_a_figure_as_csv_have_names_as_text_and_gaps_as_nothing()
     ]
 
 
+def test_severities_of_a_run_are_those_of_its_newest_fitting_scores(results):
+    work, *_, swept = results
+    run = swept.scores[0].parents[2]
+    with pytest.raises(FedcliError, match="has no scores by severity and site"):
+        fedcli.plot("severities", run, by="site", work=work)
+    for severity, options in (("1", {}), ("2", {}), ("3", {"interval": "bca"})):
+        fedcli.evaluate(run, corrupt=["gaussian"], severity=[severity], by=["site"], **options)
+    frame = fedcli.plot("severities", run, by="site", work=work).frame
+    assert set(frame["severity"]) == {0, 2}  # the intervals of 3 are of another kind
+    assert "north" in set(frame["group"])
+
+
 def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(results, tmp_path):
     work, *_, _swept = results
     plot = fedcli.plot("curves", "fedavg", work=work, series=["loss"])

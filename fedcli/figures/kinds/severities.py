@@ -1,12 +1,16 @@
 """Scores of all images and of each group against the severity of a corruption: a panel a kind."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from pandas import DataFrame
 
-from ... import metrics
+from ... import console, metrics
+from ...comparison.cautions import small_groups
 from ...data import units
+from ...scores.scores import RunScores
 from ...scores.table import Score
 from ..drawing import ALL, MOST_LINES, OF_ALL, Look, Picture, marked
 from ..figure import Figure, NothingToDraw, register
@@ -22,6 +26,7 @@ from ..shapes import (
 )
 from ..system import LAST_ROUND, OF_GROUPS, SMALL, System
 
+Beside = Callable[[Path], Iterator[tuple[Path, RunScores]]]
 NUMBERS = ["value", "low", "high"]
 COLUMNS = ["kind", "group", "place", "severity", *NUMBERS]
 BANDS = " Bands: 95 % intervals over the test patients (images, if no patients are known)"
@@ -29,23 +34,21 @@ ABOUT = f"Score on test images corrupted at each severity; 0: the clean ones. {L
 
 
 def frame(
-    system: System, *, by: Annotated[str, "an attribute, whose groups are shown"] = ""
+    system: System,
+    *,
+    by: Annotated[str, "an attribute, whose groups are shown"] = "",
+    beside: Beside | None = None,
 ) -> DataFrame:
     """kind, group, place, severity (0: the clean images), value in percent with its interval.
 
+    beside: finds other scores of the run, which are taken if those of the system have none by
+    severity.
     Raises NothingToDraw where `evaluate --corrupt` was not asked for.
     """
-    scores = system.scores
+    scores = _by_severity(system, by, beside)
     metric = scores.usual[1]  # the area under the curve
     members: dict[str, Score] = {}
     groups: list[str] = []
-    sweep = "severity"
-    command = "fedcli evaluate RUN --corrupt KIND"
-    if by:
-        sweep = f"severity and {by}"
-        command = f"{command} --by {by}"
-    if not scores.severities or (by and by not in scores.groups):
-        raise NothingToDraw(f"{system.run_name} has no scores by {sweep}", command)
     caption = ABOUT
     if by:
         members = scores.members(by)
@@ -66,12 +69,12 @@ def frame(
     table[NUMBERS] = table[NUMBERS].astype(float) * 100
     if table["low"].notna().any():
         caption += units.worded(BANDS, scores.noun) + (OF_GROUPS if by else "") + "."
-    small = [group for group in system.small_members(by) if group in groups]
+    small = [group for group in small_groups(scores, by, metric) if group in groups]
     if small:
         caption += SMALL
     sizes = {group: members[group].count for group in groups}
     words = metrics.title(metric)
-    title = f"{words} by {sweep}: {system.run_name}"
+    title = f"{words} by {_sweep(by)}: {system.run_name}"
     return titled(
         table,
         title,
@@ -81,6 +84,28 @@ def frame(
         sizes=sizes,
         small=small,
     )
+
+
+def _by_severity(system: System, by: str, beside: Beside | None) -> RunScores:
+    """The scores by severity, and by an attribute if one is given. Raises NothingToDraw."""
+    if _has_severities(system.scores, by):
+        return system.scores
+    for path, scores in beside(system.paths[0]) if beside else ():
+        if _has_severities(scores, by):
+            console.say(f"using {path}")
+            return scores
+    command = "fedcli evaluate RUN --corrupt KIND"
+    if by:
+        command = f"{command} --by {by}"
+    raise NothingToDraw(f"{system.run_name} has no scores by {_sweep(by)}", command)
+
+
+def _has_severities(scores: RunScores, by: str) -> bool:
+    return bool(scores.severities) and (not by or by in scores.groups)
+
+
+def _sweep(by: str) -> str:
+    return f"severity and {by}" if by else "severity"
 
 
 def draw(table: DataFrame) -> Picture:
