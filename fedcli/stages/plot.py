@@ -146,7 +146,7 @@ def drawn(
 
     subject = _subject(figure, paths)
     # arguments of some frames beside their options
-    extras = {"runs_named": runs_named, "scores": _scores, "beside": _beside}
+    extras = {"runs_named": runs_named, "scores": _scores, "beside": _beside, "chosen": _chosen}
     arguments = {name: value for name, value in extras.items() if name in figure.parameters}
     frame = figure.frame(subject, **options, **arguments)
     systems = {"system": [subject], "systems": subject}.get(figure.of, ())
@@ -159,6 +159,13 @@ def _scores(records: "list[Record]") -> "list[RunScores]":
 
     runs = [record.folder / "run.json" for record in records]
     return [RunScores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
+
+
+def _chosen(records: "list[Record]") -> "list[Record]":
+    """Recorded runs of one work folder, but for those that a sweep did not choose."""
+    paths = [record.folder / "run.json" for record in records]
+    kept = not_chosen.without(paths, paths[0].parents[2])
+    return [record for record, path in zip(records, paths, strict=True) if path in kept]
 
 
 def _beside(path: Path) -> Iterator[tuple[Path, "RunScores"]]:
@@ -185,6 +192,8 @@ def paths_of(figure: Figure, sources: Sequence[Source], work: Path) -> list[Path
     if figure.of == "data" and not sources:
         newest = source(None, work, "partition", "corruption")
         return [newest.parent]
+    if not sources and "chosen" in figure.parameters:  # it leaves the others out where it has to
+        return collect.every_run(work, rejected=True)
     return runs_of(sources, work, figure.every)
 
 

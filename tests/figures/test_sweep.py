@@ -225,6 +225,40 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
         framed(of_one, of_two, version="validation", metric="auc")
 
 
+def test_values_that_were_not_chosen_are_drawn_on_validation_images_alone(tmp_path):
+    items = [a_system(tmp_path / f"run{q}", q=q) for q in (1, 2, 3)]
+    records = [record for record, _ in items]
+    best = Chosen(3, "balanced_accuracy", 0.8)
+    validated = {id(record): replace(scores, best=best) for record, scores in items}
+    tested = {id(record): scores for record, scores in items}
+
+    def values(scores_of, **how):
+        table = sweep.frame(
+            {str(number): record for number, record in enumerate(records)},
+            scores=lambda records: [scores_of[id(record)] for record in records],
+            chosen=lambda records: records[:2],
+            over="q",
+            **{"runs_named": False, **how},
+        )
+        return table["value"].tolist()
+
+    assert values(validated) == [1, 2, 3]
+    assert values(validated, version="validation") == [1, 2, 3]
+    assert values(tested) == [1, 2]
+    assert values(validated, version="clean") == [1, 2]
+    assert values(validated, metric="balanced_accuracy") == [1, 2]
+    assert values(validated, version="clean", runs_named=True) == [1, 2, 3]
+    records.pop(1)
+    with pytest.raises(UsageError, match="q is 1 in all these runs"):
+        sweep.frame(
+            {"1": records[0], "3": records[1]},
+            scores=lambda records: [tested[id(record)] for record in records],
+            chosen=lambda records: records[:1],
+            over="q",
+            runs_named=False,
+        )
+
+
 def test_what_cannot_be_swept_is_told(tmp_path):
     folder = tmp_path / "a"
     pairs = [a_system(folder, q=1), a_system(tmp_path / "b", q=2)]
