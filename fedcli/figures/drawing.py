@@ -48,6 +48,8 @@ LINE = 0.22  # inches of a line of the legend, at least
 ABOVE = 0.6  # inches of the title above them
 MARGIN = 0.7  # inches beside the title
 LETTER = 0.105  # inches of a letter of the title
+OF_TICK = 0.085  # inches of a letter beside an axis
+OF_TURNED = 0.075  # inches of a letter of a name that is turned below a matrix, or of a small one
 STYLE = {
     "axes.axisbelow": True,
     "axes.formatter.useoffset": False,
@@ -259,13 +261,18 @@ def short(name: str, letters: int = LONG) -> str:
 
 def distinct(names: Sequence[str]) -> list[str]:
     """Short names, longer where several different ones would become the same."""
-    longest = max(map(len, names), default=0)
+    most = max(map(len, names), default=0)
     short_names = list(map(short, names))
     letters = LONG
-    while len(set(short_names)) < len(set(names)) and letters < longest:
+    while len(set(short_names)) < len(set(names)) and letters < most:
         letters += 1
         short_names = [short(name, letters) for name in names]
     return short_names
+
+
+def longest(names: Sequence[str]) -> int:
+    """The letters of the longest name that distinct() makes of some."""
+    return max(map(len, distinct(names)), default=0)
 
 
 def wrapped(name: str) -> str:

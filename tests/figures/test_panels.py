@@ -359,6 +359,27 @@ def test_counts_of_up_to_seven_values_are_bars_and_of_more_a_map():
     assert result == (2, 8)
 
 
+def size_of_counts(clients, values):
+    lines = [("class", client, value, 5) for client in clients for value in values]
+    return counts.draw(framed(lines, ["attribute", "client", "value", "images"])).size
+
+
+def test_counts_with_long_or_many_names_have_larger_panels():
+    assert size_of_counts(["north", "south"], ["ill", "well"]) == counts.SIZE
+    assert size_of_counts(["north", "south"], "abcdefgh") == counts.SIZE
+    long_clients, height = size_of_counts(
+        [f"{number} {'x' * 24}" for number in range(2)], "abcdefgh"
+    )
+    assert long_clients > counts.SIZE[0]
+    assert height == counts.SIZE[1]
+    long_values = [f"{number} {'x' * 24}" for number in range(8)]
+    width, height = size_of_counts(["north"], long_values)
+    assert width == counts.SIZE[0]
+    assert height > counts.SIZE[1] + 0.9
+    width, _ = size_of_counts(["north"], [f"class {number}" for number in range(60)])
+    assert width > 5.5
+
+
 def test_the_divergence_stands_beside_the_images():
     lines = [("n", "a", 5, 0.5), ("n", "b", 0, np.nan), ("s", "a", 1, 2.0), ("s", "b", 2, 1.0)]
     columns = ["client", "value", "images", "w"]
@@ -489,6 +510,21 @@ def test_an_error_has_its_group_above_it_and_its_pixels_as_they_are():
     assert list(panels) == ["x\nill 0.91\nis well", "f\ny\nill 0.80\nis well"]
     for axes in panels.values():
         assert axes.images[0].get_array().tolist() == pixels[..., 0].tolist()
+
+
+def test_long_words_above_errors_are_shortened_and_have_space():
+    pixels = np.zeros((4, 4, 1), np.uint8)
+    line = ("g" * 60, "i" * 60, "pneumonia bacterial", 0.8, "pneumonia viral")
+    columns = ["group", "image", "predicted", "probability", "true"]
+    picture = errors.draw(framed([line], columns, pixels=[pixels]))
+    words = picture.panels[0].title.splitlines()
+    assert words == [
+        "g" * 27 + "…",
+        "i" * 27 + "…",
+        "pneumonia bacterial 0.80",
+        "is pneumonia viral",
+    ]
+    assert picture.size == (pytest.approx(28 * errors.BOLD), 2.3)
 
 
 SHAPES_BY_CHANNELS = [(1, (4, 4)), (3, (4, 4, 3)), (5, (4, 4))]

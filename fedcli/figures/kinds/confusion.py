@@ -5,12 +5,11 @@ from typing import Annotated
 import numpy as np
 from pandas import DataFrame
 
-from ..drawing import Axes, Picture, distinct
+from ..drawing import OF_TURNED, Axes, Picture, distinct, longest
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import matrix, panels, picture, titled, wide
 from ..system import LAST_ROUND, VERSION, By, System, largest_alone
 
-LETTER = 0.075  # inches of a letter of a class
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
 ABOUT = (
     "Images by true and predicted class (the most likely one); colour: share of the true class. "
@@ -49,8 +48,8 @@ def frame(
 def draw(table: DataFrame) -> Picture:
     sizes = table.groupby("group")["images"].sum()
     titles = dict(zip(sizes.index, distinct(list(sizes.index)), strict=True))
-    names = distinct(list(table["true"].unique()))
-    beside = LETTER * max(map(len, names))  # inches of the longest name, on both axes
+    names = list(table["true"].unique())
+    beside = OF_TURNED * longest(names)  # inches, on both axes
     width = max(2.3, 0.45 * len(names)) + beside
     height = max(2.1, 0.42 * len(names)) + beside
     size = width, height

@@ -14,7 +14,7 @@ from pandas import DataFrame
 from ...data import image_places, quality_by_site
 from ...data.quality import BINS, MEASURES, shown
 from ...data.quality_by_site import SITES
-from ..drawing import MOST_LINES, Axes, Looks, Panel, Picture
+from ..drawing import MOST_LINES, Axes, Looks, Panel, Picture, short
 from ..figure import Figure, register
 from ..shapes import line, looks_of, picture, titled
 from .counts import dataset_of, partition_of
@@ -71,7 +71,8 @@ def _extremes(measured: Any) -> list[tuple[str, ndarray]]:
             files.append(measured.files[position])
             value = shown(values[position])
             size = f"{value} {measure.unit}"
-            texts.append(f"{end} {measure.title}\n{names[position]}\n{size}")
+            name = short(str(names[position]))
+            texts.append(f"{end} {measure.title}\n{name}\n{size}")
     return list(zip(texts, image_places.pixels(files), strict=True))
 
 
