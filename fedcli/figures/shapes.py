@@ -268,8 +268,7 @@ def name_ticks(axis: Any, names: Sequence[Any]) -> None:
     """Names along an axis; of very many every second, third, ..."""
     step = -(-len(names) // FITTING)
     ticks = np.arange(0, len(names), step)
-    short_names = distinct(list(map(str, names)))
-    axis.set_ticks(ticks, short_names[::step])
+    axis.set_ticks(ticks, distinct(names)[::step])
 
 
 def stretch(axes: Axes, values: ndarray, along: str = "y") -> None:

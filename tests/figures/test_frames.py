@@ -375,17 +375,18 @@ def test_a_hospital_that_is_held_out_has_a_box(manifests):
 def test_corrupted_images_are_those_that_train_and_others_stand_beside_them(
     tmp_path, monkeypatch, clients, images, about
 ):
+    rows = {"train": 60, "test": 2}
     with create_hdf5(tmp_path / "changed.h5", 0) as file:
-        file["train/rows"] = np.arange(60)
-        file["test/rows"] = np.arange(2)
-        for part in ("train", "test"):
-            file[f"{part}/x"] = np.zeros((len(file[f"{part}/rows"]), 2, 2, 1), np.uint8)
+        for part, count in rows.items():
+            file[f"{part}/rows"] = np.arange(count)
+            file[f"{part}/x"] = np.zeros((count, 2, 2, 1), np.uint8)
+    body = {"kind": "gaussian-noise", "severity": 3, "clients": clients}
     west = {"client": "west", "train": 8, "val": 0, "test": 0}
-    body = {"roster": [*PARTITION["roster"], west], "clients": clients}
-    body |= {"kind": "gaussian-noise", "severity": 3}
+    body["roster"] = [*PARTITION["roster"], west]
     monkeypatch.setattr(flow.manifest, "read", lambda path: SimpleNamespace(body=body))
     step = flow._corrupted(tmp_path / "corruption.json")
-    assert (step.step, step.images) == ("training images corrupted", images)
+    assert step.step == "training images corrupted"
+    assert step.images == images
     assert step.about.startswith("gaussian noise of severity 3, ")
     assert step.about.endswith(f"; also {about}")
 

@@ -1,5 +1,6 @@
 """Figures of small frames that are made by hand: positions, names, limits and legends."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,6 @@ from fedcli.figures.kinds import (
     features,
     flow,
     histograms,
-    overall_and_worst,
     quality,
     reconstructions,
     severities,
@@ -60,9 +60,12 @@ def test_classes_and_groups_with_the_same_beginning_keep_apart():
     cells = [(group, true, guess, 1) for group in groups for true in classes for guess in classes]
     table = framed(cells, ["group", "true", "predicted", "images"])
     picture = confusion.draw(table)
-    assert [panel.title for panel in picture.panels] == [f"{name} (n = 16)" for name in groups]
+    titles = [panel.title for panel in picture.panels]
+    assert titles == [f"{name} (n = 16)" for name in groups]
     for axes in axes_of(picture).values():
-        assert texts_of(axes.get_xticklabels()) == texts_of(axes.get_yticklabels()) == classes
+        below = texts_of(axes.get_xticklabels())
+        beside = texts_of(axes.get_yticklabels())
+        assert below == beside == classes
     width, height = picture.size
     few, lower = confusion.draw(CONFUSION).size
     assert width > few + 1.5
@@ -150,114 +153,6 @@ def test_a_crowd_with_corrupted_clients_has_two_medians():
     axes = axes_of(picture)["FedAvg"]
     result = {line.get_linestyle() for line in axes.lines}
     assert result == {"-", "--"}
-
-
-BARS = overall_and_worst.BARS
-
-
-def pairs(*points, systems=None, names=None, metric="accuracy"):
-    lines = []
-    for place, (overall, worst) in enumerate(points):
-        name = names[place] if names else f"S{place}"
-        lines.append(("sex", name, place, overall, worst))
-    return overall_and_worst.of_pairs(lines, metric, systems or len(points), 100)
-
-
-def test_the_front_is_joined_and_each_system_is_numbered():
-    picture = overall_and_worst.draw(pairs((80, 60), (70, 70), (75, 55)))
-    axes = axes_of(picture)["by sex"]
-    front, *points = points_of(axes)
-    assert front == [[70, 70], [80, 60]]
-    expected = [[[80, 60]], [[70, 70]], [[75, 55]]]
-    assert points == expected
-    assert texts_of(axes.texts) == ["1", "2", "3"]
-    assert list(picture.legend) == ["1 S0", "2 S1", "3 S2"]
-    assert axes.get_xlabel() == "accuracy, all images (%)"
-
-
-def test_the_front_of_a_metric_that_is_better_when_low_has_the_lowest_points():
-    table = pairs((5, 6), (20, 30), (4, 7), metric="calibration_error_top_label")
-    assert table["front"].tolist() == [True, False, True]
-
-
-def test_points_that_lie_together_share_a_label():
-    table = pairs((80, 60), (80, 60), (60, 40), (80.1, 60))
-    picture = overall_and_worst.draw(table)
-    axes = axes_of(picture)["by sex"]
-    assert sorted(texts_of(axes.texts)) == ["1, 2, 4", "3"]
-
-
-def in_a_panel(*lines):
-    """The axes of systems S0, S1 and so on, by overall, worst, the ends of both bars, group, small."""
-    systems = [("sex", f"S{place}", place, *line) for place, line in enumerate(lines)]
-    table = overall_and_worst.of_pairs(systems, "accuracy", len(systems), 100)
-    return axes_of(overall_and_worst.draw(table))["by sex"], table.attrs["caption"]
-
-
-def test_points_that_lie_together_beside_long_bars_share_a_label():
-    lines = [(80.0 + k, 60.0, 50.0, 99.0, 20.0, 90.0, "f", False) for k in (0, 4, 2)]
-    axes, caption = in_a_panel(*lines)
-    assert texts_of(axes.texts) == ["1, 2, 3"]
-    assert axes.texts[0].xy == (84, 60)
-    assert "†" not in caption
-
-
-def test_a_worst_group_that_is_too_small_has_a_mark_and_its_name_in_the_caption():
-    bars = 75.0, 85.0, 50.0, 70.0
-    axes, caption = in_a_panel(
-        (80.0, 60.0, *bars, "f", True),
-        (70.0, 40.0, *bars, "m", False),
-        (60.0, 20.0, *bars, "f", True),
-    )
-    assert texts_of(axes.texts) == ["1†", "2", "3†"]
-    assert " † marks a worst group that is too small" in caption
-    assert "few images: sex f. n = 100" in caption
-
-
-def test_a_worst_group_without_an_interval_leaves_the_bar_of_all_images():
-    nan = np.nan
-    axes, _ = in_a_panel((80.0, 60.0, 75.0, 85.0, nan, nan))
-    (across,) = [bar.get_segments()[0].tolist() for bar in axes.collections]
-    assert across == [[75, 60], [85, 60]]
-
-
-def test_axes_show_one_percent_at_least():
-    axes, _ = in_a_panel((80.0, 60.0), (80.001, 60.001))
-    assert np.ptp(axes.get_xlim()) == pytest.approx(1.3)
-    assert np.ptp(axes.get_ylim()) == pytest.approx(1.3)
-    assert axes.get_xlim()[0] == pytest.approx(80.0005 - 0.65)
-
-
-def test_of_many_systems_those_off_the_front_are_grey_and_have_no_number():
-    points = [(50 + number, 50 + number) for number in range(13)]
-    table = pairs(*points)
-    picture = overall_and_worst.draw(table)
-    assert list(picture.legend) == ["1 S0", "2 S12"]
-    assert table.attrs["caption"].count("Grey: systems that are on no such line.") == 1
-    axes = axes_of(picture)["by sex"]
-    grey = [line for line in axes.lines if line.get_color() == "#9a9a9a"]
-    assert len(grey) == 11
-
-
-def test_intervals_are_bars_both_ways_and_are_explained():
-    line = ("sex", "S0", 0, 80.0, 60.0, 75.0, 85.0, 50.0, 70.0)
-    table = overall_and_worst.of_pairs([line], "accuracy", 1, 100)
-    assert "Bars: 95 % bootstrap intervals" in table.attrs["caption"]
-    assert "so its bar lies too low" in table.attrs["caption"]
-    of_errors = overall_and_worst.of_pairs([line], "calibration_error_top_label", 1, 100)
-    assert "so its bar lies too high" in of_errors.attrs["caption"]
-    picture = overall_and_worst.draw(table)
-    axes = axes_of(picture)["by sex"]
-    across, down = [bar.get_segments()[0].tolist() for bar in axes.collections]
-    assert across == [[75, 60], [85, 60]]
-    assert down == [[80, 50], [80, 70]]
-
-
-def test_points_without_intervals_have_no_bars():
-    table = pairs((80, 60), (70, 70))
-    assert "Bars:" not in table.attrs["caption"]
-    picture = overall_and_worst.draw(table)
-    assert not axes_of(picture)["by sex"].collections
 
 
 def test_severities_have_a_tick_each_and_a_marked_line_for_each_group():
@@ -365,19 +260,23 @@ def size_of_counts(clients, values):
 
 
 def test_counts_with_long_or_many_names_have_larger_panels():
-    assert size_of_counts(["north", "south"], ["ill", "well"]) == counts.SIZE
-    assert size_of_counts(["north", "south"], "abcdefgh") == counts.SIZE
-    long_clients, height = size_of_counts(
-        [f"{number} {'x' * 24}" for number in range(2)], "abcdefgh"
-    )
-    assert long_clients > counts.SIZE[0]
-    assert height == counts.SIZE[1]
-    long_values = [f"{number} {'x' * 24}" for number in range(8)]
-    width, height = size_of_counts(["north"], long_values)
-    assert width == counts.SIZE[0]
-    assert height > counts.SIZE[1] + 0.9
-    width, _ = size_of_counts(["north"], [f"class {number}" for number in range(60)])
+    usual_width, usual_height = counts.SIZE
+    clients = ["north", "south"]
+    size = size_of_counts(clients, ["ill", "well"])
+    assert size == counts.SIZE
+    size = size_of_counts(clients, "abcdefgh")
+    assert size == counts.SIZE
+    long_names = [f"{number} {'x' * 24}" for number in range(8)]
+    width, height = size_of_counts(long_names[:2], "abcdefgh")
+    assert width > usual_width
+    assert height == usual_height
+    width, height = size_of_counts(clients, long_names)
+    assert width == usual_width
+    assert height > usual_height + 0.9
+    classes = [f"class {number}" for number in range(60)]
+    width, height = size_of_counts(clients, classes)
     assert width > 5.5
+    assert height == usual_height
 
 
 def test_the_divergence_stands_beside_the_images():
@@ -517,14 +416,14 @@ def test_long_words_above_errors_are_shortened_and_have_space():
     line = ("g" * 60, "i" * 60, "pneumonia bacterial", 0.8, "pneumonia viral")
     columns = ["group", "image", "predicted", "probability", "true"]
     picture = errors.draw(framed([line], columns, pixels=[pixels]))
-    words = picture.panels[0].title.splitlines()
-    assert words == [
-        "g" * 27 + "…",
-        "i" * 27 + "…",
-        "pneumonia bacterial 0.80",
-        "is pneumonia viral",
-    ]
-    assert picture.size == (pytest.approx(28 * errors.BOLD), 2.3)
+    (panel,) = picture.panels
+    group, image, *classes = panel.title.splitlines()
+    assert group == f"{'g' * 27}…"
+    assert image == f"{'i' * 27}…"
+    assert classes == ["pneumonia bacterial 0.80", "is pneumonia viral"]
+    width, height = picture.size
+    assert width == pytest.approx(28 * errors.BOLD)
+    assert height == 2.3
 
 
 SHAPES_BY_CHANNELS = [(1, (4, 4)), (3, (4, 4, 3)), (5, (4, 4))]
@@ -637,9 +536,11 @@ NUMBERS_OF_LOG_AXES = [
 def test_a_logarithmic_axis_of_quality_has_numbers(values, texts):
     lines = [("noise", "north", value, 50.0) for value in values]
     table = framed(lines, ["measure", "site", "value", "share"])
-    axes = drawing.drawn(drawing.Picture("", [drawing.Panel("", lambda axes: None)])).axes[0]
-    quality._panel(table, {"north": drawing.look(0)}, True, axes)
-    axes.figure.draw_without_rendering()
+    looks = {"north": drawing.look(0)}
+    panel = drawing.Panel("", partial(quality._panel, table, looks, True))
+    figure = drawing.drawn(drawing.Picture("", [panel]))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
     low, high = axes.get_xlim()
     shown = [
         tick.get_text()

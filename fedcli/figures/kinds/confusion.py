@@ -47,8 +47,8 @@ def frame(
 
 def draw(table: DataFrame) -> Picture:
     sizes = table.groupby("group")["images"].sum()
-    titles = dict(zip(sizes.index, distinct(list(sizes.index)), strict=True))
-    names = list(table["true"].unique())
+    titles = dict(zip(sizes.index, distinct(sizes.index), strict=True))
+    names = table["true"].unique()
     beside = OF_TURNED * longest(names)  # inches, on both axes
     width = max(2.3, 0.45 * len(names)) + beside
     height = max(2.1, 0.42 * len(names)) + beside

@@ -90,9 +90,9 @@ def draw(table: DataFrame) -> Picture:
 def _size(table: DataFrame) -> tuple[float, float]:
     """Inches of every panel: SIZE, or more where names need it."""
     width, height = SIZE
-    beside = OF_TICK * longest(list(table["client"].unique()))
+    beside = OF_TICK * longest(table["client"].unique())
     for _, part in table.groupby("attribute"):
-        values = list(part["value"].unique())
+        values = part["value"].unique()
         letters = OF_TURNED * longest(values)
         if len(values) <= SEVERAL:
             width = max(width, beside + BARS + letters)

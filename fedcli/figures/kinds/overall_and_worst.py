@@ -236,12 +236,12 @@ def _add_label(
 
     size: width and height of the axes.
     """
-    for place, others in labels.items():
-        distance = np.abs(np.subtract(place, xy)) / size
+    for corner, others in labels.items():
+        distance = np.abs(np.subtract(corner, xy)) / size
         longest = max(len(numbers), len(others))
         if distance[0] <= NEAR * longest and distance[1] <= NEAR:
-            del labels[place]
-            rightmost = max(place, xy)
+            del labels[corner]
+            rightmost = max(corner, xy)
             _add_label(labels, rightmost, [*others, *numbers], size)
             return
     labels[xy] = numbers

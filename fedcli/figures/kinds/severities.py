@@ -86,26 +86,26 @@ def frame(
     )
 
 
-def _by_severity(system: System, by: str, beside: Beside | None) -> RunScores:
+def _by_severity(system: System, attribute: str, beside: Beside | None) -> RunScores:
     """The scores by severity, and by an attribute if one is given. Raises NothingToDraw."""
-    if _has_severities(system.scores, by):
+    if _has_severities(system.scores, attribute):
         return system.scores
     for path, scores in beside(system.paths[0]) if beside else ():
-        if _has_severities(scores, by):
+        if _has_severities(scores, attribute):
             console.say(f"using {path}")
             return scores
     command = "fedcli evaluate RUN --corrupt KIND"
-    if by:
-        command = f"{command} --by {by}"
-    raise NothingToDraw(f"{system.run_name} has no scores by {_sweep(by)}", command)
+    if attribute:
+        command = f"{command} --by {attribute}"
+    raise NothingToDraw(f"{system.run_name} has no scores by {_sweep(attribute)}", command)
 
 
-def _has_severities(scores: RunScores, by: str) -> bool:
-    return bool(scores.severities) and (not by or by in scores.groups)
+def _has_severities(scores: RunScores, attribute: str) -> bool:
+    return bool(scores.severities) and (not attribute or attribute in scores.groups)
 
 
-def _sweep(by: str) -> str:
-    return f"severity and {by}" if by else "severity"
+def _sweep(attribute: str) -> str:
+    return f"severity and {attribute}" if attribute else "severity"
 
 
 def draw(table: DataFrame) -> Picture:
