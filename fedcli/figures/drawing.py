@@ -6,17 +6,20 @@ client: a wine red replaces them.
 """
 
 import os
+import re
 import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import console
 from ..errors import FedcliError
 from ..io.files import replacing
 
@@ -26,6 +29,20 @@ if TYPE_CHECKING:
 else:
     Axes = Any  # matplotlib is loaded where something is drawn
 
+FURTHER_FONTS = (  # of other scripts, used for letters that matplotlib's own font does not have
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Source Han Sans",
+    "WenQuanYi Micro Hei",
+    "Hiragino Sans",
+    "PingFang SC",
+    "Apple SD Gothic Neo",
+    "Yu Gothic",
+    "Microsoft YaHei",
+    "Malgun Gothic",
+    "Arial Unicode MS",
+)
+NO_GLYPH = r"Glyph (\d+) .*missing from font"  # what matplotlib warns of
 DATE = "SOURCE_DATE_EPOCH"  # a variable for files that have a date
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
 MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")  # of clients; their dashes mean: corrupted
@@ -48,6 +65,8 @@ LINE = 0.22  # inches of a line of the legend, at least
 ABOVE = 0.6  # inches of the title above them
 MARGIN = 0.7  # inches beside the title
 LETTER = 0.105  # inches of a letter of the title
+OF_TICK = 0.085  # inches of a letter beside an axis
+OF_TURNED = 0.075  # inches of a letter of a name that is turned below a matrix, or of a small one
 STYLE = {
     "axes.axisbelow": True,
     "axes.formatter.useoffset": False,
@@ -133,20 +152,48 @@ def picture_bytes(picture: Picture, suffix: str) -> bytes:
 
 @contextmanager
 def styled(style: Mapping[str, Any]) -> Iterator[None]:
-    """Draw in this style, and not in that of the user's own settings."""
+    """Draw in this style, and not in that of the user's own settings.
+
+    Letters that no installed font has are said, but for a page, where browsers have fonts.
+    """
     import matplotlib.style
+    from matplotlib.font_manager import get_font_names
+
+    installed = get_font_names()
+    families = ["sans-serif", *(name for name in FURTHER_FONTS if name in installed)]
+    letters: set[str] = set()
 
     # matplotlib reads it as a number, also where a file is to have no date
     date = os.environ.pop(DATE, None)
     try:
-        in_style = matplotlib.style.context(dict(style), after_reset=True)
+        whole_style = {"font.family": families, **style}
+        in_style = matplotlib.style.context(whole_style, after_reset=True)
         with warnings.catch_warnings(), in_style:
-            # of a name in another script
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            warnings.filterwarnings("always", message=NO_GLYPH)
+            show = warnings.showwarning
+
+            def show_or_keep(message: Any, *words: Any, **options: Any) -> None:
+                glyph = re.match(NO_GLYPH, str(message))
+                if glyph:
+                    letters.add(chr(int(glyph[1])))
+                else:
+                    show(message, *words, **options)
+
+            warnings.showwarning = show_or_keep
             yield
     finally:
         if date is not None:
             os.environ[DATE] = date
+    if letters and "svg.fonttype" not in style:
+        _warn_of("".join(sorted(letters)))
+
+
+@cache
+def _warn_of(letters: str) -> None:
+    """Say once which letters are boxes in files."""
+    font = FURTHER_FONTS[0]
+    sentence = f"figures show boxes in place of {letters}, which no installed font has"
+    console.warn(f"{console.shortened(sentence)}; install one, such as {font}")
 
 
 def drawn(picture: Picture) -> "Figure":
@@ -249,12 +296,29 @@ def point(position: int) -> Look:
     return marked(position) | {"linestyle": "", "markersize": 7}
 
 
-def short(name: str) -> str:
+def short(name: str, letters: int = LONG) -> str:
     """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
     name = _printable(name)
-    if len(name) <= LONG:
+    if len(name) <= letters:
         return name
-    return name[: LONG - 1] + "…"
+    return name[: letters - 1] + "…"
+
+
+def distinct(names: Sequence[Any]) -> list[str]:
+    """Short names, longer where several different ones would become the same."""
+    texts = list(map(str, names))
+    most = max(map(len, texts), default=0)
+    short_names = list(map(short, texts))
+    letters = LONG
+    while len(set(short_names)) < len(set(texts)) and letters < most:
+        letters += 1
+        short_names = [short(text, letters) for text in texts]
+    return short_names
+
+
+def longest(names: Sequence[Any]) -> int:
+    """The letters of the longest name that distinct() makes of some."""
+    return max(map(len, distinct(names)), default=0)
 
 
 def wrapped(name: str) -> str:

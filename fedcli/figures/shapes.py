@@ -4,7 +4,7 @@ Columns are given by name; `looks` holds the look of each name in the column `hu
 to Axes.set: labels, limits, ticks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,27 @@ import numpy as np
 from numpy import ndarray
 from pandas import DataFrame
 
-from .drawing import ALL, COLOURS, INK, Axes, Look, Looks, Panel, Picture, look, short
+from .drawing import (
+    ALL,
+    COLOURS,
+    INK,
+    OF_ALL,
+    Axes,
+    Look,
+    Looks,
+    Panel,
+    Picture,
+    distinct,
+    look,
+    short,
+)
 
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
 FITTING = 30  # names along an axis
 DARK = 0.6  # value of a cell from which the text on it is white
 DOTS = 40  # points; shorter curves have a dot at each
+FAINT = 0.12  # of the bands of several groups
 DASHED: Look = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}  # a line of no group
 
 
@@ -82,6 +96,29 @@ def looks_of(
     for name, position in zip(names[hue], positions):
         looks[str(name)] = how(position)
     return looks
+
+
+def legend_of_groups(
+    looks: Looks,
+    sizes: Mapping[str, int],
+    small: Collection[str],
+) -> Looks:
+    """Names of groups with their numbers of images, and † for those that are too small."""
+    legend = {}
+    for name, text in zip(looks, distinct(list(looks)), strict=True):
+        mark = "†" if name in small else ""
+        words = name if name == ALL else f"{text}{mark} (n = {sizes[name]:,})"
+        legend[words] = looks[name]
+    return legend
+
+
+def bands_of_groups(part: DataFrame) -> DataFrame:
+    """Lines of a panel, without the band of all images where it would hide those of groups."""
+    of_groups = part["place"] != OF_ALL
+    if not of_groups.any():
+        return part
+    low = part["low"].where(of_groups)
+    return part.assign(low=low)
 
 
 def lines(
@@ -231,8 +268,7 @@ def name_ticks(axis: Any, names: Sequence[Any]) -> None:
     """Names along an axis; of very many every second, third, ..."""
     step = -(-len(names) // FITTING)
     ticks = np.arange(0, len(names), step)
-    short_names = [short(str(name)) for name in names[::step]]
-    axis.set_ticks(ticks, short_names)
+    axis.set_ticks(ticks, distinct(names)[::step])
 
 
 def stretch(axes: Axes, values: ndarray, along: str = "y") -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy import ndarray
 
+from ..comparison.cautions import small_clients, small_groups
 from ..comparison.resampling import bounds
 from ..comparison.systems import LAST5, Scored
 from ..data import manifest
@@ -33,6 +34,8 @@ LARGEST = f"the {MOST_LINES} largest groups"
 By = Annotated[str, "an attribute, whose groups are shown next to all images, or client"]
 VERSION = "of the test images: clean or corrupted"
 LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
+OF_GROUPS = " of each group; the curve of all images has none"  # behind what bands are of
+SMALL = " † marks groups that are too small, or in which a class is missing or has few images."
 Groupings = dict[str, tuple[ndarray, list[str]]]
 
 
@@ -137,6 +140,13 @@ class System:
         interval = bounds(self.scored, where, self.at)
         low, high = interval or (np.nan, np.nan)
         return 100 * low, 100 * high
+
+    def small_members(self, attribute: str) -> list[str]:
+        """The groups of an attribute, or the clients, with too few images for a reliable curve."""
+        area = self.scores.usual[1]
+        if attribute == CLIENT:
+            return list(small_clients(self.scores, area))
+        return list(small_groups(self.scores, attribute, area))
 
     @property
     def run_name(self) -> str:

@@ -17,15 +17,16 @@ from ..scores.shots import thresholds
 DATA = "corruption", "partition", "dataset", "sites"
 
 
-def every_run(work: Path) -> list[Path]:
-    """Every finished run under a work folder, but for those that a sweep did not choose.
+def every_run(work: Path, *, rejected: bool = False) -> list[Path]:
+    """Every finished run under a work folder; with `rejected` also those that a sweep did not
+    choose.
 
     Raises FedcliError where there is none.
     """
     runs = _readable(last_used.every(work / "runs", "run"))
     if not runs:
         return [manifest.find(last_used.newest(work, "run"))]  # says what to do without any
-    return not_chosen.without(runs, work)
+    return runs if rejected else not_chosen.without(runs, work)
 
 
 def comparable_runs(work: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from ..data import last_used, not_chosen
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..io import outputs
+from ..io.csv_text import csv_text
 from ..options import Source
 from ..scores.evaluation_options import EvaluateOptions
+from ..scores.existing import evaluations
 from . import collect, named_runs
 from .call import listed, source
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ..scores.scores import RunScores
 
 SUFFIXES = ".png", ".svg", ".pdf", ".csv"
+SHOWN = "by", "severities", "clinical", "shots"  # options that add scores and change no other
+OF_ONE = "path", "data", "system"  # what a figure of one run is of
 
 
 def check_suffix(file: Path) -> None:
@@ -73,7 +77,10 @@ class Plot:
         from ..figures import drawing
 
         if suffix.lower() == ".csv":
-            return self.frame.to_csv(index=False).encode()
+            cells = self.frame.astype(object)
+            with_gaps = cells.where(cells.notna(), None)
+            lines = with_gaps.itertuples(index=False, name=None)
+            return csv_text([self.frame.columns, *lines]).encode()
         return drawing.picture_bytes(self.figure.draw(self.frame), suffix.lower())
 
     def __repr__(self) -> str:
@@ -133,13 +140,13 @@ def drawn(
 
     Raises FedcliError, UsageError.
     """
-    if len(paths) > 1 and figure.of in ("path", "data", "system"):
+    if len(paths) > 1 and figure.of in OF_ONE:
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
     from ..figures.report import of_sample
 
     subject = _subject(figure, paths)
     # arguments of some frames beside their options
-    extras = {"runs_named": runs_named, "scores": _scores}
+    extras = {"runs_named": runs_named, "scores": _scores, "beside": _beside, "chosen": _chosen}
     arguments = {name: value for name, value in extras.items() if name in figure.parameters}
     frame = figure.frame(subject, **options, **arguments)
     systems = {"system": [subject], "systems": subject}.get(figure.of, ())
@@ -154,14 +161,39 @@ def _scores(records: "list[Record]") -> "list[RunScores]":
     return [RunScores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
 
 
+def _chosen(records: "list[Record]") -> "list[Record]":
+    """Recorded runs of one work folder, but for those that a sweep did not choose."""
+    paths = [record.folder / "run.json" for record in records]
+    kept = not_chosen.without(paths, paths[0].parents[2])
+    return [record for record, path in zip(records, paths, strict=True) if path in kept]
+
+
+def _beside(path: Path) -> Iterator[tuple[Path, "RunScores"]]:
+    """Other scores of the same run on the same test images, the newest first."""
+    from ..scores.scores import RunScores
+
+    made_of = {}  # path of scores -> their run and test images
+    for other, scores in evaluations(path.parent.parent):
+        tests = {name: scores.options[name] for name in scores.options if name not in SHOWN}
+        made_of[other] = scores.parents, tests
+    for other in sorted(made_of, key=last_used.age, reverse=True):
+        if other != path and made_of[other] == made_of.get(path):
+            yield other, RunScores.read(other)
+
+
 def paths_of(figure: Figure, sources: Sequence[Source], work: Path) -> list[Path]:
-    """The runs or data that a figure draws, see runs_of(); without any one of data the newest.
+    """The runs or data that a figure draws, see runs_of(); without any one of data the newest. A
+    name alone means its newest run where one run is drawn.
 
     Raises FedcliError.
     """
+    if figure.of in OF_ONE and len(sources) == 1 and named_runs.is_name(sources[0]):
+        return [named_runs.newest(sources[0], work)]
     if figure.of == "data" and not sources:
         newest = source(None, work, "partition", "corruption")
         return [newest.parent]
+    if not sources and "chosen" in figure.parameters:  # it leaves the others out where it has to
+        return collect.every_run(work, rejected=True)
     return runs_of(sources, work, figure.every)
 
 

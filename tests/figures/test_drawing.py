@@ -76,6 +76,20 @@ def test_a_name_is_shortened_to_a_line_of_the_legend(name, text):
     assert short(name) == text
 
 
+DISTINCT = [
+    (["a", "x" * 40], ["a", "x" * 27 + "…"]),
+    (["x" * 30 + "1" * 9, "x" * 30 + "2" * 9], ["x" * 30 + "1…", "x" * 30 + "2…"]),
+    (["a", "a"], ["a", "a"]),
+    (["tab\there", "tab?here"], ["tab?here", "tab?here"]),
+    ([], []),
+]
+
+
+@pytest.mark.parametrize(("names", "texts"), DISTINCT)
+def test_names_are_shortened_as_far_as_they_keep_apart(names, texts):
+    assert drawing.distinct(names) == texts
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -175,13 +189,61 @@ def test_a_picture_without_a_panel_is_refused():
     assert refusal.value.sentence == "no number is there to draw"
 
 
-def test_a_letter_that_no_font_has_is_no_warning():
+CUNEIFORM, IN_STIX = "\U00012000", "\u1d81"  # no font of matplotlib has the first
+
+
+@pytest.fixture
+def further_fonts(monkeypatch):
+    """Sets the further fonts; warnings of before are forgotten."""
+    drawing._warn_of.cache_clear()
+    return lambda *names: monkeypatch.setattr(drawing, "FURTHER_FONTS", names)
+
+
+def test_letters_that_no_font_has_are_said_once_and_not_as_a_warning_of_python(
+    further_fonts, capsys
+):
+    panels = picture_of(1).panels
+    picture = Picture(f"{CUNEIFORM} cuneiform", panels)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        panels = picture_of(1).panels
-        picture = Picture("\U00012000 cuneiform", panels)
         content = drawing.picture_bytes(picture, ".png")
+        drawing.picture_bytes(picture, ".svg")
     assert content.startswith(b"\x89PNG")
+    said = capsys.readouterr().err
+    assert said.count(f"figures show boxes in place of {CUNEIFORM}, which no installed font") == 1
+
+
+def test_a_page_says_nothing_of_letters_which_a_browser_has(further_fonts, capsys):
+    def draw(axes):
+        axes.set_xlabel(CUNEIFORM)
+
+    panels = [Panel("one", draw)]
+    assert CUNEIFORM in inline.of_picture(Picture("A title", panels)).figures[0].svg
+    assert "boxes" not in capsys.readouterr().err
+
+
+def test_a_further_font_has_letters_that_the_first_lacks_and_changes_no_other(
+    further_fonts, capsys
+):
+    kinds = ".png", ".svg", ".pdf"
+    further_fonts("No Such Font")
+    before = [drawing.picture_bytes(picture_of(2), kind) for kind in kinds]
+    letter = Picture(f"a letter {IN_STIX}", picture_of(1).panels)
+    drawing.picture_bytes(letter, ".png")
+    assert f"in place of {IN_STIX}" in capsys.readouterr().err
+    further_fonts("No Such Font", "STIXGeneral")
+    drawing._warn_of.cache_clear()
+    drawing.picture_bytes(letter, ".png")
+    assert not capsys.readouterr().err
+    assert [drawing.picture_bytes(picture_of(2), kind) for kind in kinds] == before
+
+
+def test_warnings_of_python_that_are_not_of_letters_go_on():
+    def draw(axes):
+        warnings.warn("something else", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="something else"):
+        drawing.picture_bytes(Picture("A title", [Panel("one", draw)]), ".png")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fedcli.federation.training import Training
 from fedcli.figures import drawing, inline, names
 from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
-from fedcli.figures.kinds import FIGURES, critical_difference
+from fedcli.figures.kinds import FIGURES, critical_difference, severities
 from fedcli.figures.series import read
 from fedcli.reporting.rows import compared, rows
 from fedcli.scores.audit.audited import audit
@@ -57,10 +57,13 @@ scores = cache(evaluate)
 
 def by_severity():
     """The frame of `severities`, whose runs are scored under several corruptions; here made by hand."""
-    lines = [("contrast", "all images", -1, 0, 80.0), ("contrast", "all images", -1, 1, 60.0)]
-    columns = ["kind", "group", "place", "severity", "value"]
-    table = DataFrame(lines, columns=columns)
+    lines = [
+        ("contrast", "all images", -1, severity, 80.0 - 20 * severity, 50.0, 90.0)
+        for severity in (0, 1)
+    ]
+    table = DataFrame(lines, columns=severities.COLUMNS)
     table.attrs |= {"title": "accuracy by severity", "score": "accuracy", "caption": ""}
+    table.attrs |= {"sizes": {}, "small": []}
     return table
 
 

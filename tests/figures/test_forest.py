@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from panels import axes_of, framed, points_of, texts_of
 
+from fedcli.figures import drawing
 from fedcli.figures.kinds import forest
 
 
@@ -40,6 +41,21 @@ def test_a_small_group_has_a_mark_behind_its_name():
     picture = forest.draw(TWO_SYSTEMS)
     axes = axes_of(picture)["clean test images"]
     assert texts_of(axes.get_yticklabels()) == ["all images (n = 12)", "f† (n = 12)"]
+
+
+def test_panels_grow_with_long_names_and_a_dot_at_100_is_whole():
+    width, height = forest.draw(TWO_SYSTEMS).size
+    assert width == forest.WIDTH
+    long_name = forest_line("FedAvg", 0, "sex", "f" * 60, 100.0, small=True)
+    picture = forest.draw(of_forest(forest_line("FedAvg", 0, "", "all images", 80.0), long_name))
+    axes = axes_of(picture)["clean test images"]
+    _, name = texts_of(axes.get_yticklabels())
+    assert name == f"{'f' * 27}…† (n = 12)"
+    wider, same = picture.size
+    assert wider == pytest.approx(forest.SCORES + len(name) * drawing.OF_TICK)
+    assert same == height
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert not any(dot.get_clip_on() for dot in dots)
 
 
 def test_a_number_of_images_that_systems_do_not_share_is_left_out():

@@ -26,6 +26,7 @@ from fedcli.figures.kinds import (
 )
 from fedcli.figures.series import Series
 from fedcli.figures.system import AnsweredImages
+from fedcli.io.hdf5 import create_hdf5
 from fedcli.methods.fedmas import RECEIVED
 
 NAN = float("nan")
@@ -361,6 +362,33 @@ def test_a_hospital_that_is_held_out_has_a_box(manifests):
     manifests["partition"] = PARTITION | {"held_out": held_out}
     step = steps_of()["held out"]
     assert (step.images, step.about) == (15, "site west, for testing")
+
+
+@pytest.mark.parametrize(
+    ("clients", "images", "about"),
+    [
+        (["north"], 40, "5 validation images and a copy of 2 test images"),
+        (["north", "west"], 48, "5 validation images and a copy of 2 test images"),
+        (["west"], 8, "a copy of 2 test images"),
+    ],
+)
+def test_corrupted_images_are_those_that_train_and_others_stand_beside_them(
+    tmp_path, monkeypatch, clients, images, about
+):
+    rows = {"train": 60, "test": 2}
+    with create_hdf5(tmp_path / "changed.h5", 0) as file:
+        for part, count in rows.items():
+            file[f"{part}/rows"] = np.arange(count)
+            file[f"{part}/x"] = np.zeros((count, 2, 2, 1), np.uint8)
+    body = {"kind": "gaussian-noise", "severity": 3, "clients": clients}
+    west = {"client": "west", "train": 8, "val": 0, "test": 0}
+    body["roster"] = [*PARTITION["roster"], west]
+    monkeypatch.setattr(flow.manifest, "read", lambda path: SimpleNamespace(body=body))
+    step = flow._corrupted(tmp_path / "corruption.json")
+    assert step.step == "training images corrupted"
+    assert step.images == images
+    assert step.about.startswith("gaussian noise of severity 3, ")
+    assert step.about.endswith(f"; also {about}")
 
 
 def test_the_origin_of_test_images_is_said(manifests):

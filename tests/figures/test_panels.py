@@ -1,5 +1,6 @@
 """Figures of small frames that are made by hand: positions, names, limits and legends."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,6 @@ from fedcli.figures.kinds import (
     features,
     flow,
     histograms,
-    overall_and_worst,
     quality,
     reconstructions,
     severities,
@@ -52,6 +52,24 @@ def test_a_confusion_matrix_has_images_in_its_cells_and_shares_as_colours():
     assert result == [[0.75, 0.25], [0, 0]]
     result = (whole.get_xlabel(), whole.get_ylabel())
     assert result == ("predicted", "true")
+
+
+def test_classes_and_groups_with_the_same_beginning_keep_apart():
+    classes = ["pneumonia bacterial", "pneumonia viral", f"{'x' * 30}1", f"{'x' * 30}2"]
+    groups = ["all images", f"{'y' * 30}1", f"{'y' * 30}2"]
+    cells = [(group, true, guess, 1) for group in groups for true in classes for guess in classes]
+    table = framed(cells, ["group", "true", "predicted", "images"])
+    picture = confusion.draw(table)
+    titles = [panel.title for panel in picture.panels]
+    assert titles == [f"{name} (n = 16)" for name in groups]
+    for axes in axes_of(picture).values():
+        below = texts_of(axes.get_xticklabels())
+        beside = texts_of(axes.get_yticklabels())
+        assert below == beside == classes
+    width, height = picture.size
+    few, lower = confusion.draw(CONFUSION).size
+    assert width > few + 1.5
+    assert height > lower + 1.5
 
 
 def test_many_classes_have_cells_without_numbers():
@@ -137,83 +155,18 @@ def test_a_crowd_with_corrupted_clients_has_two_medians():
     assert result == {"-", "--"}
 
 
-BARS = overall_and_worst.BARS
-
-
-def pairs(*points, systems=None, names=None, metric="accuracy"):
-    lines = []
-    for place, (overall, worst) in enumerate(points):
-        name = names[place] if names else f"S{place}"
-        lines.append(("sex", name, place, overall, worst))
-    return overall_and_worst.of_pairs(lines, metric, systems or len(points), 100)
-
-
-def test_the_front_is_joined_and_each_system_is_numbered():
-    picture = overall_and_worst.draw(pairs((80, 60), (70, 70), (75, 55)))
-    axes = axes_of(picture)["by sex"]
-    front, *points = points_of(axes)
-    assert front == [[70, 70], [80, 60]]
-    expected = [[[80, 60]], [[70, 70]], [[75, 55]]]
-    assert points == expected
-    assert texts_of(axes.texts) == ["1", "2", "3"]
-    assert list(picture.legend) == ["1 S0", "2 S1", "3 S2"]
-    assert axes.get_xlabel() == "accuracy, all images (%)"
-
-
-def test_the_front_of_a_metric_that_is_better_when_low_has_the_lowest_points():
-    table = pairs((5, 6), (20, 30), (4, 7), metric="calibration_error_top_label")
-    assert table["front"].tolist() == [True, False, True]
-
-
-def test_points_that_lie_together_share_a_label():
-    table = pairs((80, 60), (80, 60), (60, 40), (80.1, 60))
-    picture = overall_and_worst.draw(table)
-    axes = axes_of(picture)["by sex"]
-    assert texts_of(axes.texts) == ["1, 2, 4", "3"]
-
-
-def test_of_many_systems_those_off_the_front_are_grey_and_have_no_number():
-    points = [(50 + number, 50 + number) for number in range(13)]
-    table = pairs(*points)
-    picture = overall_and_worst.draw(table)
-    assert list(picture.legend) == ["1 S0", "2 S12"]
-    assert table.attrs["caption"].count("Grey: systems that are on no such line.") == 1
-    axes = axes_of(picture)["by sex"]
-    grey = [line for line in axes.lines if line.get_color() == "#9a9a9a"]
-    assert len(grey) == 11
-
-
-def test_intervals_are_bars_both_ways_and_are_explained():
-    line = ("sex", "S0", 0, 80.0, 60.0, 75.0, 85.0, 50.0, 70.0)
-    table = overall_and_worst.of_pairs([line], "accuracy", 1, 100)
-    assert "Bars: 95 % bootstrap intervals" in table.attrs["caption"]
-    assert "so its bar lies too low" in table.attrs["caption"]
-    of_errors = overall_and_worst.of_pairs([line], "calibration_error_top_label", 1, 100)
-    assert "so its bar lies too high" in of_errors.attrs["caption"]
-    picture = overall_and_worst.draw(table)
-    axes = axes_of(picture)["by sex"]
-    across, down = [bar.get_segments()[0].tolist() for bar in axes.collections]
-    assert across == [[75, 60], [85, 60]]
-    assert down == [[80, 50], [80, 70]]
-
-
-def test_points_without_intervals_have_no_bars():
-    table = pairs((80, 60), (70, 70))
-    assert "Bars:" not in table.attrs["caption"]
-    picture = overall_and_worst.draw(table)
-    assert not axes_of(picture)["by sex"].collections
-
-
 def test_severities_have_a_tick_each_and_a_marked_line_for_each_group():
     lines = [
-        ("fog", group, place, severity, 80.0 - 5 * severity - place)
+        ("fog", group, place, severity, 80.0 - 5 * severity - place, 20.0, 90.0)
         for group, place in (("all images", -1), ("f", 0))
         for severity in (0, 2, 5)
     ]
-    columns = ["kind", "group", "place", "severity", "value"]
-    table = framed(lines, columns, score="accuracy")
+    sizes = {"f": 1200}
+    table = framed(lines, severities.COLUMNS, score="accuracy", sizes=sizes, small=["f"])
     picture = severities.draw(table)
+    assert list(picture.legend) == ["all images", "f† (n = 1,200)"]
     axes = axes_of(picture)["fog"]
+    assert len(axes.collections) == 1  # the band of the group
     assert axes.get_xticks().tolist() == [0, 2, 5]
     assert axes.get_ylabel() == "accuracy (%)"
     expected = [rows("0 81; 2 71; 5 56"), rows("0 80; 2 70; 5 55")]
@@ -299,6 +252,31 @@ def test_counts_of_up_to_seven_values_are_bars_and_of_more_a_map():
     assert not by_class.images
     result = by_site.images[0].get_array().shape
     assert result == (2, 8)
+
+
+def size_of_counts(clients, values):
+    lines = [("class", client, value, 5) for client in clients for value in values]
+    return counts.draw(framed(lines, ["attribute", "client", "value", "images"])).size
+
+
+def test_counts_with_long_or_many_names_have_larger_panels():
+    usual_width, usual_height = counts.SIZE
+    clients = ["north", "south"]
+    size = size_of_counts(clients, ["ill", "well"])
+    assert size == counts.SIZE
+    size = size_of_counts(clients, "abcdefgh")
+    assert size == counts.SIZE
+    long_names = [f"{number} {'x' * 24}" for number in range(8)]
+    width, height = size_of_counts(long_names[:2], "abcdefgh")
+    assert width > usual_width
+    assert height == usual_height
+    width, height = size_of_counts(clients, long_names)
+    assert width == usual_width
+    assert height > usual_height + 0.9
+    classes = [f"class {number}" for number in range(60)]
+    width, height = size_of_counts(clients, classes)
+    assert width > 5.5
+    assert height == usual_height
 
 
 def test_the_divergence_stands_beside_the_images():
@@ -433,6 +411,21 @@ def test_an_error_has_its_group_above_it_and_its_pixels_as_they_are():
         assert axes.images[0].get_array().tolist() == pixels[..., 0].tolist()
 
 
+def test_long_words_above_errors_are_shortened_and_have_space():
+    pixels = np.zeros((4, 4, 1), np.uint8)
+    line = ("g" * 60, "i" * 60, "pneumonia bacterial", 0.8, "pneumonia viral")
+    columns = ["group", "image", "predicted", "probability", "true"]
+    picture = errors.draw(framed([line], columns, pixels=[pixels]))
+    (panel,) = picture.panels
+    group, image, *classes = panel.title.splitlines()
+    assert group == f"{'g' * 27}…"
+    assert image == f"{'i' * 27}…"
+    assert classes == ["pneumonia bacterial 0.80", "is pneumonia viral"]
+    width, height = picture.size
+    assert width == pytest.approx(28 * errors.BOLD)
+    assert height == 2.3
+
+
 SHAPES_BY_CHANNELS = [(1, (4, 4)), (3, (4, 4, 3)), (5, (4, 4))]
 
 
@@ -533,6 +526,31 @@ def test_the_quality_of_images_has_a_line_for_each_hospital_and_the_extremes():
     assert axes.get_xscale() == ("log" if MEASURE.log else "linear")
 
 
+NUMBERS_OF_LOG_AXES = [
+    ((0.56, 1.35), ["0.8", "1.2"]),
+    ((12100, 85400), ["20000", "50000"]),
+]
+
+
+@pytest.mark.parametrize(("values", "texts"), NUMBERS_OF_LOG_AXES)
+def test_a_logarithmic_axis_of_quality_has_numbers(values, texts):
+    lines = [("noise", "north", value, 50.0) for value in values]
+    table = framed(lines, ["measure", "site", "value", "share"])
+    looks = {"north": drawing.look(0)}
+    panel = drawing.Panel("", partial(quality._panel, table, looks, True))
+    figure = drawing.drawn(drawing.Picture("", [panel]))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    low, high = axes.get_xlim()
+    shown = [
+        tick.get_text()
+        for place, tick in zip(axes.get_xticks(), axes.get_xticklabels())
+        if low <= place <= high
+    ]
+    assert shown == texts
+    assert axes.get_xscale() == "log"
+
+
 CURVE = [
     ("all images", -1, 0.0, 0.1),
     ("all images", -1, 1.0, 0.9),
@@ -544,7 +562,7 @@ CURVE = [
 def of_answers():
     lines = [(x, y, y - 0.1, y + 0.1, "ill", group, place, 0.3) for group, place, x, y in CURVE]
     sizes = {"all images": 80, "f": 40}
-    return framed(lines, answers.COLUMNS, sizes=sizes)
+    return framed(lines, answers.COLUMNS, sizes=sizes, small=[])
 
 
 @pytest.mark.parametrize("kind", answers.KINDS, ids=lambda kind: kind.name)
@@ -562,6 +580,14 @@ def test_a_curve_of_a_group_has_a_band_and_that_of_all_images_none(kind):
     ]
     result = [line.get_xydata().tolist() for line in curves]
     assert result == expected
+
+
+@pytest.mark.parametrize("kind", answers.KINDS, ids=lambda kind: kind.name)
+def test_a_curve_of_all_images_alone_has_a_band(kind):
+    table = of_answers()
+    alone = table[table["place"] == drawing.OF_ALL]
+    axes = axes_of(answers.draw(kind, alone))["ill"]
+    assert len(axes.collections) == 1
 
 
 LIMITS_BY_CURVE = [
@@ -603,7 +629,8 @@ def test_the_caption_says_what_is_left_out(by, classes, limits):
     kind = answers.KINDS[0]
     caption = answers._caption(kind, images, by)
     assert caption.startswith(f"{kind.about} This figure shows the last round")
-    assert caption.endswith("500 bootstrap resamples of the patients or lesions of each group.")
+    whose = " of each group; the curve of all images has none" if by else ""
+    assert caption.endswith(f"500 bootstrap resamples of the patients or lesions{whose}.")
     assert ("Shown are" in caption) == bool(limits)
     assert limits in caption
 
@@ -617,4 +644,4 @@ def test_the_caption_says_that_groups_are_left_out_and_patients_unknown(group_of
     images = SimpleNamespace(classes=["a", "b"], groupings=groupings, by_patient=False)
     caption = answers._caption(answers.KINDS[0], images, "site")
     assert ("Shown are the 7 largest groups." in caption) == is_limited
-    assert "of the images, as no patients are known, of each group." in caption
+    assert "of the images (no patients are known) of each group;" in caption

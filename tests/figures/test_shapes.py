@@ -297,3 +297,15 @@ def test_a_panel_is_of_the_lines_of_one_value(axes):
     result = [panel.about for panel in panels]
     assert result == ["small words", "small words"]
     assert drawn == [[1, 3], [2]]
+
+
+def test_a_legend_of_groups_has_their_images_and_marks_behind_short_names():
+    names = ["all images", "f", f"{'very ' * 8}long a", f"{'very ' * 8}long b"]
+    looks = {name: shapes.look(position) for position, name in enumerate(names)}
+    sizes = dict.fromkeys(names, 1200)
+    legend = shapes.legend_of_groups(looks, sizes, [names[3]])
+    assert list(legend.values()) == list(looks.values())
+    whole, short, first, second = legend
+    assert (whole, short) == ("all images", "f (n = 1,200)")
+    assert first.endswith("long a (n = 1,200)")
+    assert second.endswith("long b† (n = 1,200)")

@@ -225,6 +225,59 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
         framed(of_one, of_two, version="validation", metric="auc")
 
 
+def values_drawn(records, scores_of, *, named=False, **how):
+    """The values in the frame of a sweep that chose the first two of its runs."""
+    runs = {}
+    for record in records:
+        runs[str(record.folder)] = record
+
+    def scores(records):
+        return [scores_of[record.folder] for record in records]
+
+    def chosen(records):
+        return records[:2]
+
+    how |= {"scores": scores, "chosen": chosen, "runs_named": named}
+    table = sweep.frame(runs, over="q", **how)
+    return table["value"].tolist()
+
+
+def test_values_that_were_not_chosen_are_drawn_on_validation_images_alone(tmp_path):
+    best = Chosen(3, "balanced_accuracy", 0.8)
+    records = []
+    tested = {}
+    validated = {}
+    for q in (1, 2, 3):
+        record, scores = a_system(tmp_path / f"run{q}", q=q)
+        records.append(record)
+        tested[record.folder] = scores
+        validated[record.folder] = replace(scores, best=best)
+    result = values_drawn(records, validated)
+    assert result == [1, 2, 3]
+    result = values_drawn(records, validated, version="validation")
+    assert result == [1, 2, 3]
+    result = values_drawn(records, tested)
+    assert result == [1, 2]
+    result = values_drawn(records, validated, version="clean")
+    assert result == [1, 2]
+    result = values_drawn(records, validated, metric="balanced_accuracy")
+    assert result == [1, 2]
+    result = values_drawn(records, validated, version="clean", named=True)
+    assert result == [1, 2, 3]
+
+
+def test_one_value_that_was_chosen_is_no_sweep_on_test_images(tmp_path):
+    records = []
+    tested = {}
+    for seed, q in enumerate((1, 1, 2)):
+        folder = tmp_path / f"run{seed}"
+        record, scores = a_system(folder, q=q, seed=seed)
+        records.append(record)
+        tested[record.folder] = scores
+    with pytest.raises(UsageError, match="q is 1 in all these runs"):
+        values_drawn(records, tested)
+
+
 def test_what_cannot_be_swept_is_told(tmp_path):
     folder = tmp_path / "a"
     pairs = [a_system(folder, q=1), a_system(tmp_path / "b", q=2)]

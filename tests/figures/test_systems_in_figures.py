@@ -1,6 +1,7 @@
 """Images of a system as figures see them, and which figures of which systems a report draws."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +12,13 @@ from scored_runs import fold_of, heal, model, scored
 from fedcli.comparison.systems import BEST, LAST, LAST5
 from fedcli.errors import UsageError
 from fedcli.figures import report
+from fedcli.figures import system as system_module
 from fedcli.figures.drawing import ALL, OF_ALL
 from fedcli.figures.figure import Figure, NothingToDraw, numbers
-from fedcli.figures.kinds import FIGURES, find, forest, severities
-from fedcli.figures.system import AnsweredImages, largest_alone, shared_images
+from fedcli.figures.kinds import FIGURES, find, forest, overall_and_worst, severities
+from fedcli.figures.system import SMALL, AnsweredImages, largest_alone, shared_images
 from fedcli.reporting.rows import compared, rows
+from fedcli.scores.table import Score
 
 GROUP_OF = np.array([0, 1, 1, 2, 2, 2, -1])
 
@@ -82,6 +85,20 @@ def test_a_part_is_of_the_images_of_a_group_for_one_class():
     assert label.tolist() == [1, 0]
     expected = pytest.approx(images().chances[[1, 2], 1])
     assert score == expected
+
+
+def test_groups_and_clients_that_are_too_small_for_a_curve_are_named(systems, monkeypatch):
+    def small(members):
+        return lambda scores, *_: members
+
+    monkeypatch.setattr(system_module, "small_groups", small({"f": "9 images, fewer than 30"}))
+    monkeypatch.setattr(system_module, "small_clients", small({"north": "2 images of a"}))
+    fedavg, _ = systems
+    assert fedavg.small_members("sex") == ["f"]
+    assert fedavg.small_members("client") == ["north"]
+    table = FIGURES["roc"].frame(fedavg, by="sex")
+    assert table.attrs["small"] == ["f"]
+    assert SMALL in table.attrs["caption"]
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +203,27 @@ def test_a_forest_of_folds_of_unequal_size_has_no_number_of_images(tmp_path):
     assert shared_images(systems) == 0
 
 
+def test_a_plane_names_the_worst_group_and_says_whether_it_is_too_small(systems, monkeypatch):
+    frame = overall_and_worst.frame(systems, metric="balanced_accuracy")
+    assert frame["group"].tolist() == ["m", "f"]
+    assert frame["small"].tolist() == [False, False]
+    for number, is_small in (("worst group", True), ("gap", False)):
+        monkeypatch.setattr(overall_and_worst, "small_decides", lambda *_, number=number: {number})
+        frame = overall_and_worst.frame(systems, metric="balanced_accuracy")
+        assert frame["small"].tolist() == [is_small, is_small]
+        assert ("few images: sex m, sex f." in frame.attrs["caption"]) == is_small
+
+
+def test_a_plane_of_one_method_or_without_groups_is_refused(systems):
+    with pytest.raises(NothingToDraw) as refusal:
+        overall_and_worst.frame(systems[:1])
+    assert refusal.value.sentence == "there is no other method to compare FedAvg (2 seeds) with"
+    assert refusal.value.hint == "give two methods or more"
+    with pytest.raises(NothingToDraw) as refusal:
+        overall_and_worst.frame(systems, metric="hamming_accuracy")
+    assert refusal.value.hint == "give runs evaluated with --by"
+
+
 def test_many_systems_have_no_groups_in_a_forest(systems, monkeypatch):
     monkeypatch.setattr(forest, "MOST_SYSTEMS", 1)
     frame = forest.frame(systems, metric="accuracy")
@@ -208,7 +246,7 @@ def stand_in(**severity_of):
     """A system with scores of groups under a corruption, in its last round."""
 
     def score(value):
-        return SimpleNamespace(last=value)
+        return Score([value], [1], 30, low=value - 0.1, high=value + 0.1)
 
     overall = {"clean": {"accuracy": score(0.9)}, "fog 2": {"accuracy": score(0.5)}, "fog 5": {}}
     groups = {version: {"accuracy": {"f": score(0.4)}} for version in overall}
@@ -216,9 +254,11 @@ def stand_in(**severity_of):
     scores = SimpleNamespace(usual=("balanced_accuracy", "accuracy"), images=60)
     scores.severities = {"fog": {"5": None, "2": None}}
     scores.groups = {"sex": groups}
-    scores.members = lambda by: {"f": None}
+    small = replace(score(0.4), small="9 images, fewer than 30")
+    scores.members = lambda by, metrics=(): {"f": small} if by else {}
     scores.part = lambda: part
-    return SimpleNamespace(scores=scores, run_name="FedAvg")
+    scores.noun = "patient"
+    return SimpleNamespace(scores=scores, run_name="FedAvg", paths=[Path("scores.json")])
 
 
 def test_severities_are_in_rising_order_after_the_clean_images():
@@ -237,22 +277,47 @@ def test_severities_are_in_rising_order_after_the_clean_images():
     result = frame["value"].fillna(-1).tolist()
     assert result == expected
     assert frame.attrs["title"] == "accuracy by severity and sex: FedAvg"
-    assert frame.attrs["caption"].endswith("n = 60 images.")
+    assert frame.attrs["caption"].endswith(f"{SMALL} n = 60 images.")
+    assert frame.attrs["sizes"] == {"f": 30}
+    assert frame.attrs["small"] == ["f"]
+    of_all, of_group, *_ = frame["low"]
+    assert of_all == pytest.approx(80)
+    assert of_group == pytest.approx(30)
+    assert " of each group; the curve of all images has none." in frame.attrs["caption"]
 
 
 def test_severities_of_more_groups_than_are_shown_say_so(monkeypatch):
     monkeypatch.setattr(severities, "MOST_LINES", 1)
     system = stand_in()
-    system.scores.members = lambda by: {"f": None, "m": None}
+    system.scores.members = lambda by, metrics=(): {"f": Score(), "m": Score()}
     caption = severities.frame(system, by="sex").attrs["caption"]
     assert "Shown are the first 1 of 2 groups." in caption
     assert "Shown are" not in severities.frame(stand_in(), by="sex").attrs["caption"]
+
+
+def test_scores_by_severity_beside_those_of_the_system_are_drawn(capsys):
+    system = stand_in()
+    with_severities = system.scores
+    without_severities = vars(with_severities) | {"severities": {}}
+    system.scores = SimpleNamespace(**without_severities)
+    without_groups = SimpleNamespace(**vars(with_severities))
+    without_groups.groups = {}
+    others = [(Path("a.json"), without_groups), (Path("b.json"), with_severities)]
+    frame = severities.frame(system, by="sex", beside=lambda path: others)
+    assert frame.equals(severities.frame(stand_in(), by="sex"))
+    assert "using b.json" in capsys.readouterr().err
+    with pytest.raises(NothingToDraw):
+        severities.frame(system, by="sex", beside=lambda path: others[:1])
+    with pytest.raises(NothingToDraw):  # as in a report, which shows the scores that it is given
+        severities.frame(system, by="sex")
 
 
 def test_without_an_attribute_severities_are_of_all_images_alone():
     frame = severities.frame(stand_in())
     assert set(frame["group"]) == {"all images"}
     assert frame["severity"].tolist() == [0, 2, 5]
+    assert " Bands: 95 % intervals over the test patients (images, if" in frame.attrs["caption"]
+    assert "†" not in frame.attrs["caption"]
 
 
 def test_names_of_files_have_a_number_where_labels_are_the_same():

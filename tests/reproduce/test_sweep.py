@@ -13,8 +13,11 @@ import fedcli
 from fedcli.commands.app import app
 from fedcli.data import manifest, shared_patients
 from fedcli.errors import FedcliError, UsageError
+from fedcli.figures.kinds import find
+from fedcli.figures.series import read
 from fedcli.metrics.task import ONE
 from fedcli.reproduction import sweep
+from fedcli.reproduction.tables import beside
 from fedcli.stages import call, plot
 from fedcli.stages.options import PartitionOptions, TrainOptions
 
@@ -97,9 +100,20 @@ def test_validation_comes_first_and_the_choice_is_named(swept):
         "On test images, the chosen alone",
     ]
     assert result.words()[0].startswith(f"Chosen on the clients' validation images: {chosen} (")
+    assert "the same as" not in result.words()[0]
     assert sweep.CHOSEN in result.words()
     text = (result.path / "table.md").read_text()
     assert text.index("## On validation") < text.index("## On test images")
+
+
+def test_values_that_share_the_best_score_are_named_behind_the_choice(swept):
+    result = swept()
+    (chosen,) = result.results.chosen
+    best, other = sorted(result.results.rows, key=lambda row: row.name != chosen)
+    tied = other.model_copy(update={"cells": other.cells | {VALIDATION: best.cells[VALIDATION]}})
+    results = result.results.model_copy(update={"rows": [tied, best]})
+    (sentence,) = beside.choice(results)
+    assert sentence.endswith(f" %, the same as {other.name}).")
 
 
 def test_files_and_json_hold_no_test_score_of_another_value(swept):
@@ -295,6 +309,16 @@ def test_no_report_or_figure_shows_a_rejected_value_unasked(names, swept_alone):
         assert chosen in (drawn, drawn.parent)
     both = fedcli.report([rejected, chosen], work=work)
     assert len(both.scores) == 2
+
+
+def test_the_figure_of_a_sweep_takes_all_values_and_can_leave_the_rejected_out(swept_alone):
+    rejected, chosen, work = swept_alone
+    paths = plot.paths_of(find("sweep"), [], work)
+    assert {path.parent for path in paths} == {rejected, chosen}
+    records = [read(path) for path in paths]
+    assert [record.folder for record in plot._chosen(records)] == [chosen]
+    frame = fedcli.plot("sweep", work=work, over="lr").frame
+    assert sorted(frame["value"]) == VALUES["lr"]
 
 
 def test_a_sweep_that_has_not_ended_has_chosen_no_run(swept_alone):

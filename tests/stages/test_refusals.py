@@ -240,6 +240,18 @@ def test_a_figure_of_one_run_refuses_two(subject, tmp_path):
     assert result == ("made draws one run at a time", "give one")
 
 
+def test_a_figure_of_one_run_takes_the_newest_of_a_name(tmp_path, monkeypatch):
+    chosen = [tmp_path / "newest"]
+    monkeypatch.setattr(plot.named_runs, "newest", lambda source, work: chosen[0])
+    monkeypatch.setattr(plot.named_runs, "every", lambda names, work: 3 * names)
+    for subject in ("path", "data", "system"):
+        one_run = SimpleNamespace(of=subject, every=False)
+        assert plot.paths_of(one_run, ["fedavg"], tmp_path) == chosen
+        assert plot.paths_of(one_run, [tmp_path / "run.json"], tmp_path) == [tmp_path / "run.json"]
+    several_runs = SimpleNamespace(of="systems", every=True)
+    assert len(plot.paths_of(several_runs, ["fedavg"], tmp_path)) == 3
+
+
 def test_a_figure_refuses_an_option_that_it_does_not_have():
     sentence, hint = refusal_of(fedcli.plot, "curves", serie=["loss"])
     assert sentence == "curves has no option 'serie'"

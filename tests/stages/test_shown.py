@@ -4,12 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from pandas import DataFrame
 
 import fedcli
 from fedcli.errors import FedcliError, UsageError
+from fedcli.figures.kinds import find
 from fedcli.reporting.page import markup
 from fedcli.reporting.table import ReportTable
+from fedcli.stages.plot import Plot
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +108,30 @@ def test_scores_and_reports_are_tables_in_percent_and_frames_say_their_unit(resu
     assert in_percent["clean balanced_accuracy"][0] == expected
     assert list(in_percent.runs) == [1, 1]
     assert "<table>" in report._repr_html_()
+
+
+def test_the_numbers_of_a_figure_as_csv_have_names_as_text_and_gaps_as_nothing():
+    lines = [("=cmd|calc", 1.5, np.nan, 3, True), ("-1", 2.0, np.inf, None, False)]
+    frame = DataFrame(lines, columns=["group", "value", "low", "n", "+front"])
+    frame["n"] = frame["n"].astype("Int64")
+    content = Plot(find("forest"), frame).content(".csv").decode()
+    assert content.splitlines() == [
+        "group,value,low,n,'+front",
+        "'=cmd|calc,1.5,,3,True",
+        "-1,2.0,inf,,False",
+    ]
+
+
+def test_severities_of_a_run_are_those_of_its_newest_fitting_scores(results):
+    work, *_, swept = results
+    run = swept.scores[0].parents[2]
+    with pytest.raises(FedcliError, match="has no scores by severity and site"):
+        fedcli.plot("severities", run, by="site", work=work)
+    for severity, options in (("1", {}), ("2", {}), ("3", {"interval": "bca"})):
+        fedcli.evaluate(run, corrupt=["gaussian"], severity=[severity], by=["site"], **options)
+    frame = fedcli.plot("severities", run, by="site", work=work).frame
+    assert set(frame["severity"]) == {0, 2}  # the intervals of 3 are of another kind
+    assert "north" in set(frame["group"])
 
 
 def test_a_figure_shows_itself_and_is_written_where_it_is_asked_for(results, tmp_path):

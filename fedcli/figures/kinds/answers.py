@@ -18,12 +18,23 @@ from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
 from ...scores.statistics import bootstrap
 from ...scores.statistics.bootstrap import LEVEL
 from ...seeds import derive
-from ..drawing import ALL, INK, MOST_CLASSES, OF_ALL, Axes, Look, Looks, Picture
+from ..drawing import INK, MOST_CLASSES, OF_ALL, Axes, Look, Looks, Picture
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import lines, looks_of, panels, picture, titled
+from ..shapes import (
+    FAINT,
+    bands_of_groups,
+    legend_of_groups,
+    lines,
+    looks_of,
+    panels,
+    picture,
+    titled,
+)
 from ..system import (
     LARGEST,
     LAST_ROUND,
+    OF_GROUPS,
+    SMALL,
     VERSION,
     AnsweredImages,
     By,
@@ -31,13 +42,10 @@ from ..system import (
     has_more_groups,
 )
 
-FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
 SHARES = -0.02, 1.02  # limits of an axis of shares
 CURVE = 3.3, 2.9  # inches of a panel with an even scale both ways
-BANDS = (
-    "Bands: pointwise 95 % percentile intervals, {} bootstrap resamples of the {} of each group."
-)
+BANDS = "Bands: pointwise 95 % percentile intervals, {} bootstrap resamples of the {}{}."
 DOTTED: Look = {
     "color": INK,
     "linewidth": 0.8,
@@ -224,13 +232,18 @@ def frame(
     table = pandas.concat(parts, ignore_index=True)
     members = images.members(by)
     sizes = {name: len(rows) for name, _, rows in members}
+    caption = _caption(kind, images, by)
+    small = [group for group in system.small_members(by) if group in sizes]
+    if small:
+        caption += SMALL
     title = system.heading(kind.title, by, version)
     return titled(
         table,
         title,
-        worded(_caption(kind, images, by), system.scores.noun),
+        worded(caption, system.scores.noun),
         len(images.ids),
         sizes=sizes,
+        small=small,
     )
 
 
@@ -244,18 +257,15 @@ def _caption(kind: CurveKind, images: AnsweredImages, attribute: str) -> str:
     if limits:
         parts = " and ".join(limits)
         words += f" Shown are {parts}."
-    unit = "patients or lesions" if images.by_patient else "images, as no patients are known,"
-    bands = BANDS.format(RESAMPLES, unit)
+    unit = "patients or lesions" if images.by_patient else "images (no patients are known)"
+    whose = OF_GROUPS if attribute else ""
+    bands = BANDS.format(RESAMPLES, unit, whose)
     return f"{words} {bands}"
 
 
 def draw(kind: CurveKind, table: DataFrame) -> Picture:
     looks = looks_of(table, "group")
-    sizes = table.attrs["sizes"]
-    legend = {}
-    for name, look in looks.items():
-        words = name if name == ALL else f"{name} (n = {sizes[name]})"
-        legend[words] = look
+    legend = legend_of_groups(looks, table.attrs["sizes"], table.attrs["small"])
     by_class = panels(table, "class", partial(_panel, kind, looks))
     return picture(table, by_class, legend, size=CURVE)
 
@@ -273,9 +283,7 @@ def _panel(
         how = {"xlim": (0, 1), "ylim": (LOWEST, top)}
         axes.axhline(0, color=INK, linewidth=0.8)
     axes.plot(*kind.beside(share), **DOTTED)
-    points = part.dropna(subset=["x", "y"])
-    low = points["low"].where(points["place"] != OF_ALL)  # the line of all images has no band
-    points = points.assign(low=low)
+    points = bands_of_groups(part.dropna(subset=["x", "y"]))
     marker = "o" if kind.of is reliability else ""
     how["looks"] = {name: look | {"marker": marker} for name, look in looks.items()}
     how |= {"hue": "group", "bounds": ("low", "high"), "shade": FAINT}

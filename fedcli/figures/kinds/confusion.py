@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pandas import DataFrame
 
-from ..drawing import Axes, Picture
+from ..drawing import OF_TURNED, Axes, Picture, distinct, longest
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import matrix, panels, picture, titled, wide
 from ..system import LAST_ROUND, VERSION, By, System, largest_alone
@@ -47,31 +47,28 @@ def frame(
 
 def draw(table: DataFrame) -> Picture:
     sizes = table.groupby("group")["images"].sum()
-    class_count = table["true"].nunique()
-    width = max(3.0, 0.45 * class_count)
-    height = max(2.8, 0.42 * class_count)
+    titles = dict(zip(sizes.index, distinct(sizes.index), strict=True))
+    names = table["true"].unique()
+    beside = OF_TURNED * longest(names)  # inches, on both axes
+    width = max(2.3, 0.45 * len(names)) + beside
+    height = max(2.1, 0.42 * len(names)) + beside
     size = width, height
     by_group = panels(
         table,
         "group",
         _panel,
-        lambda group: f"{group} (n = {sizes[group]})",
+        lambda group: f"{titles[group]} (n = {sizes[group]:,})",
     )
     return picture(table, by_group, size=size)
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
     counts = wide(part, "true", "predicted", "images")
-    images = counts.rename(index=_beginning, columns=_beginning)
-    of_class = images.sum(axis=1).clip(lower=1)
-    share = images.div(of_class, axis=0)
-    texts = images.to_numpy() if len(images) <= PRINTED else None
+    of_class = counts.sum(axis=1).clip(lower=1)
+    share = counts.div(of_class, axis=0)
+    texts = counts.to_numpy() if len(counts) <= PRINTED else None
     matrix(share, axes, texts=texts, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true")
-
-
-def _beginning(name: str) -> str:
-    return name[:10]
 
 
 register(Figure("confusion", "Which classes are taken for which?", "system", frame, draw))

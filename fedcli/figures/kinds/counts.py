@@ -11,12 +11,16 @@ from typing import Annotated
 from pandas import DataFrame
 
 from ...data import image_counts, manifest
-from ..drawing import COLOURS, Axes, Picture
+from ..drawing import COLOURS, OF_TICK, OF_TURNED, Axes, Picture, longest
 from ..figure import Figure, register
-from ..shapes import amounts, bars, panels, picture, titled, wide
+from ..shapes import FITTING, amounts, bars, panels, picture, titled, wide
 
 SEVERAL = len(COLOURS)  # values with a colour each
 SIZE = 4.6, 3.2  # inches of a panel
+BARS = 2.6  # inches of bars with the marks of their legend
+SCALE = 1.3  # inches of a map's scale of colours
+TURNED = 0.13  # inches of a name that is turned below a map
+MAP = 2.2  # inches of a map, at least
 IMAGES = "training images"
 PERCENT = "training images (% of the client's)"
 
@@ -80,7 +84,23 @@ def draw(table: DataFrame) -> Picture:
     is_name = present["client"] == present["value"]
     repeats = is_name.groupby(present["attribute"]).all()  # such as the sites, which the axis names
     shown = table[~table["attribute"].isin(repeats.index[repeats])]
-    return picture(table, panels(shown, "attribute", _panel), size=SIZE)
+    return picture(table, panels(shown, "attribute", _panel), size=_size(shown))
+
+
+def _size(table: DataFrame) -> tuple[float, float]:
+    """Inches of every panel: SIZE, or more where names need it."""
+    width, height = SIZE
+    beside = OF_TICK * longest(table["client"].unique())
+    for _, part in table.groupby("attribute"):
+        values = part["value"].unique()
+        letters = OF_TURNED * longest(values)
+        if len(values) <= SEVERAL:
+            width = max(width, beside + BARS + letters)
+        else:
+            names = TURNED * min(len(values), FITTING)
+            width = max(width, beside + SCALE + max(MAP, names))
+            height = max(height, MAP + letters)
+    return width, height
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:

@@ -10,12 +10,14 @@ from pandas import DataFrame
 from ...data import manifest
 from ...data.pool import pool_of
 from ...scores.scores import RunScores
-from ..drawing import ALL, Axes, Panel, Picture
+from ..drawing import ALL, Axes, Panel, Picture, distinct, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
 from ..system import LAST_ROUND, AnsweredImages, By, System, largest_alone
 
 CASES = 4  # of each group
+SIDE = 2.3  # inches of a panel, wider where its words are
+BOLD = 0.085  # inches of a letter of these words
 ABOUT = (
     "Errors on clean test images with the highest probability of the wrong class; above each its "
     "group, its id, the predicted class with its probability, and the true class. "
@@ -93,13 +95,24 @@ def dataset_of(path: Path, scores: RunScores) -> Path | None:
 
 def draw(table: DataFrame) -> Picture:
     panels = []
+    letters = 0
+    classes = list({*table["predicted"], *table["true"]})
+    text_of = dict(zip(classes, distinct(classes), strict=True))
     cases = zip(table.attrs["pixels"], table.itertuples(), strict=True)
     for pixels, case in cases:
-        words = f"{case.image}\n{case.predicted} {case.probability:.2f}\nis {case.true}"
+        answer = f"{text_of[case.predicted]} {case.probability:.2f}"
+        words = [short(str(case.image)), answer, f"is {text_of[case.true]}"]
         if case.group != ALL:
-            words = f"{case.group}\n{words}"
-        panels.append(Panel(words, partial(show_image, pixels)))
-    return picture(table, panels, size=(2.3, 2.3), columns=CASES)
+            words = [short(case.group), *words]
+        letters = max(letters, *map(len, words))
+        panels.append(Panel("\n".join(words), partial(_case, pixels)))
+    width = max(SIDE, BOLD * letters)
+    return picture(table, panels, size=(width, SIDE), columns=CASES)
+
+
+def _case(pixels: ndarray, axes: Axes) -> None:
+    show_image(pixels, axes)
+    axes.set_anchor("W")  # below the beginning of its words
 
 
 def show_image(

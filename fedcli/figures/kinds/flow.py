@@ -121,12 +121,19 @@ def _left_out(skipped: list[dict[str, str]]) -> str:
 def _corrupted(path: Path) -> FlowStep:
     body = manifest.read(path).body
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
-        train_count = len(file["train/rows"])
         test_count = len(file["test/rows"])
+    images: Counter[str] = Counter()
+    for client in body["roster"]:
+        if client["client"] in body["clients"]:
+            images["train"] += client["train"]
+            images["val"] += client["val"]
     clients = counted(len(body["clients"]), "client", "clients")
     mixture = spoken(body)
-    words = f"{mixture}, {clients}; and a copy of {test_count:,} test images"
-    return FlowStep("of these corrupted", train_count, words)
+    others = f"a copy of {test_count:,} test images"
+    if images["val"]:
+        others = f"{images['val']:,} validation images and {others}"
+    words = f"{mixture}, {clients}; also {others}"
+    return FlowStep("training images corrupted", images["train"], words)
 
 
 def draw(table: DataFrame) -> Picture:

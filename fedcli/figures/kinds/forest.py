@@ -20,12 +20,13 @@ from ...scores.numbers import versions as in_words
 from ...scores.parts import MODELS
 from ...scores.scores import RunScores
 from ...scores.table import Where
-from ..drawing import ALL, INK, MOST_SYSTEMS, Axes, Looks, Picture, point, short
+from ..drawing import ALL, INK, MOST_SYSTEMS, OF_TICK, Axes, Looks, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, looks_of, panels, picture, titled
 from ..system import VERSION, System, shared_attributes, shared_images
 
-WIDTH = 4.4  # inches of a panel
+WIDTH = 4.4  # inches of a panel, wider where its names are
+SCORES = 2.2  # inches beside the names
 LINE = 0.32  # inches of a group in it
 DOT = 0.13  # inches of a system's mark in a group
 NAME = 0.17  # inches of a system that has a line of its own
@@ -135,7 +136,9 @@ def draw(table: DataFrame) -> Picture:
     )
     by_version = panels(table, "version", draw_panel, "{} test images".format)
     legend = looks if len(looks) > 1 else {}
-    return picture(table, by_version, legend, size=(WIDTH, height))
+    letters = max(map(len, _names(table)))
+    width = max(WIDTH, SCORES + OF_TICK * letters)
+    return picture(table, by_version, legend, size=(width, height))
 
 
 def _ranked(table: DataFrame) -> Picture:
@@ -178,7 +181,7 @@ def _ranked_panel(
         linewidth=2.2,
         alpha=0.45,
     )
-    axes.plot(ordered["value"], rows, **dot)
+    axes.plot(ordered["value"], rows, clip_on=False, **dot)
     axes.set_yticks(rows, [short(name) for name in names], fontsize=8)
     vertical_limits = (len(names) - 0.5, -0.5)
     axes.set(ylim=vertical_limits, xlim=limits, xlabel=score)
@@ -223,7 +226,7 @@ def _panel(
             alpha=0.45,
         )
         dot = look | {"markersize": 5.5}
-        axes.plot(lines["value"], y, **dot)
+        axes.plot(lines["value"], y, clip_on=False, **dot)
     axes.set_yticks(range(len(keys)), _names(part))
     vertical_limits = (len(keys) - 0.5, -0.5)
     axes.set(ylim=vertical_limits, xlim=limits, xlabel=score)

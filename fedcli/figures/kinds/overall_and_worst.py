@@ -1,16 +1,16 @@
 """Overall score against that of the worst group, of several systems: a panel for each attribute."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
 import numpy as np
-from numpy import ndarray
 from pandas import DataFrame
 
+from ...comparison.cautions import small_decides
 from ...metrics import better_low, title
 from ...scores.table import Where
-from ...scores.views import WORST, worst_of
+from ...scores.views import WORST, is_tied, worst_of
 from ..drawing import MOST_SYSTEMS, Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, panels, picture, titled
@@ -23,8 +23,12 @@ GREY: Look = {
     "linestyle": "",
     "zorder": 0,
 }
-NEAR = 0.03  # of the width and height of all points; points within it share a label
+NEAR = 0.045  # of the width and height of a panel, which a number takes beside a point
+MARGIN = 0.15  # on each side of all points and bars, of the width or height that they take
+LEAST = 1.0  # percent that an axis shows, at least
 BARS = "overall_low", "overall_high", "worst_low", "worst_high"
+COLUMNS = "attribute", "system", "place", "overall", "worst"
+WITHOUT = dict.fromkeys(BARS, np.nan) | {"group": "", "small": False}  # further ones, if unknown
 ABOUT = (
     "Each method's score on all clean test images against its worst group's, both as "
     "in the tables. The line joins the methods that no other method beats in both."
@@ -36,14 +40,24 @@ BARRED = (
     "cases."
 )
 GREYED = " Grey: systems that are on no such line."
+SMALL = (
+    " † marks a worst group that is too small, or in which a class is missing or has few images: "
+    "{}."
+)
+
+
+Point = tuple[float, float]
+Labels = dict[Point, list[int]]  # point -> numbers of the systems beside it
 
 
 def frame(
     systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = ""
 ) -> DataFrame:
-    """attribute, system, place, overall and worst in percent with their BARS, and front.
+    """attribute, system, place, overall and worst in percent with their BARS, group, small and
+    front.
 
-    front: whether no other system beats it in both.
+    group: the worst, several where they tie, "" where all do. small: whether it is too small to be
+    reliable. front: whether no other system beats it in both.
     Raises NothingToDraw where fewer than two systems have groups.
     """
     metric = metric or systems[0].scores.usual[1]
@@ -53,8 +67,11 @@ def frame(
             numbers = _numbers(system, attribute, metric)
             if np.isfinite(numbers[:2]).all():
                 lines.append((attribute, system.name, system.place, *numbers))
-    if len(systems) < 2 or not lines:
-        sentence = f"no two systems have {title(metric)} of groups to compare"
+    if len(systems) < 2:
+        sentence = f"there is no other method to compare {systems[0].name} with"
+        raise NothingToDraw(sentence, "give two methods or more")
+    if not lines:
+        sentence = f"no two methods have {title(metric)} of groups to compare"
         raise NothingToDraw(sentence, "give runs evaluated with --by")
     return of_pairs(lines, metric, len(systems), shared_images(systems))
 
@@ -65,13 +82,14 @@ def of_pairs(
     systems: int,
     images: int,
 ) -> DataFrame:
-    """The frame of lines (attribute, system, place, overall, worst, with BARS or without).
+    """The frame of lines (attribute, system, place, overall, worst), which may go on with BARS,
+    group and small.
 
     systems, images: their numbers.
     """
-    names = ["attribute", "system", "place", "overall", "worst", *BARS]
-    names_of_lines = names[: len(lines[0])]
-    table = DataFrame(lines, columns=names_of_lines).reindex(columns=names)
+    defaults = list(WITHOUT.values())
+    whole_lines = [(*line, *defaults[len(line) - len(COLUMNS) :]) for line in lines]
+    table = DataFrame(whole_lines, columns=[*COLUMNS, *WITHOUT])
     table["front"] = False
     lower = better_low(metric)
     sign = -1 if lower else 1
@@ -86,13 +104,19 @@ def of_pairs(
         caption += BARRED.format(side="high" if lower else "low")
     if systems > MOST_SYSTEMS:
         caption += GREYED
+    small = table[table["small"]]
+    if len(small):
+        groups = small["attribute"] + " " + small["group"]
+        caption += SMALL.format(", ".join(groups.str.strip().unique()))
     score = title(metric)
     heading = f"Overall score and worst group: {score}"
     return titled(table, heading, caption, images, score=score, systems=systems)
 
 
-def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
-    """Overall and worst group, and intervals of all images and of the group worst on average."""
+def _numbers(system: System, attribute: str, metric: str) -> tuple:
+    """Overall and worst group, intervals of all images and of the group worst on average, this
+    group, and whether it is too small to be reliable.
+    """
     overall = Where("clean", metric=metric)
     of_groups = overall._replace(attribute=attribute)
     scores = {}
@@ -104,7 +128,10 @@ def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
         bar_of_worst = system.bounds(of_groups._replace(group=lowest[0]))
     worst = system.percent(of_groups._replace(measure=WORST))
     bar_of_overall = system.bounds(overall)
-    return system.percent(overall), worst, *bar_of_overall, *bar_of_worst
+    group = "" if is_tied(scores) else ", ".join(lowest)
+    is_small = WORST in small_decides(system.each, attribute, "clean", metric, system.at)
+    bars = *bar_of_overall, *bar_of_worst
+    return system.percent(overall), worst, *bars, group, is_small
 
 
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:
@@ -152,12 +179,18 @@ def _panel(
     part: DataFrame,
     axes: Axes,
 ) -> None:
+    x_limits = _limits(part, "overall")
+    y_limits = _limits(part, "worst")
+    axes.set(
+        xlim=x_limits,
+        ylim=y_limits,
+        xlabel=f"{score}, all images (%)",
+        ylabel="worst group (%)",
+    )
     best = part[part["front"]].sort_values("overall")
     axes.plot(best["overall"], best["worst"], zorder=1, **DASHED)
-    places = part[["overall", "worst"]].to_numpy()
-    spread = np.ptp(places, axis=0)
-    near = NEAR * np.maximum(spread, 1e-9)  # [2]
-    labels: dict[tuple[float, float], list[int]] = {}
+    labels: Labels = {}
+    texts: dict[int, str] = {}
     for line in part.sort_values("place").itertuples(index=False):
         number = numbers.get(line.system)
         if not number:
@@ -165,35 +198,53 @@ def _panel(
             continue
         look = point(number - 1)
         axes.plot([line.overall], [line.worst], **look)
-        if np.isfinite(line.overall_low + line.worst_low):
-            bar: Look = {
-                "color": look["color"],
-                "linewidth": 1.4,
-                "alpha": 0.4,
-                "zorder": 0,
-            }
+        bar: Look = {
+            "color": look["color"],
+            "linewidth": 1.4,
+            "alpha": 0.4,
+            "zorder": 0,
+        }
+        if np.isfinite(line.overall_low):
             axes.hlines(line.worst, line.overall_low, line.overall_high, **bar)
+        if np.isfinite(line.worst_low):
             axes.vlines(line.overall, line.worst_low, line.worst_high, **bar)
-        label = _label((line.overall, line.worst), labels, near)
-        labels.setdefault(label, []).append(number)
+        texts[number] = f"{number}†" if line.small else f"{number}"
+        size = np.ptp(x_limits), np.ptp(y_limits)
+        _add_label(labels, (line.overall, line.worst), [number], size)
     for xy, numbers_near in labels.items():
-        text = ", ".join(map(str, numbers_near))
+        text = ", ".join(texts[number] for number in sorted(numbers_near))
         axes.annotate(text, xy, (4, 4), textcoords="offset points", fontsize=7)
-    axes.set(xlabel=f"{score}, all images (%)", ylabel="worst group (%)")
-    axes.margins(0.15)
 
 
-def _label(
-    xy: tuple[float, float],
-    labels: Iterable[tuple[float, float]],
-    near: ndarray,
-) -> tuple[float, float]:
-    """The label that is near a point, or else the point's own."""
-    for label in labels:
-        distance = np.abs(np.subtract(label, xy))
-        if (distance <= near).all():
-            return label
-    return xy
+def _limits(part: DataFrame, score: str) -> tuple[float, float]:
+    """The ends of an axis that shows all points and bars of a score."""
+    ends = part[[score, f"{score}_low", f"{score}_high"]].to_numpy(float)
+    low = np.nanmin(ends)
+    high = np.nanmax(ends)
+    reach = max(high - low, LEAST) * (0.5 + MARGIN)
+    middle = (low + high) / 2
+    return middle - reach, middle + reach
+
+
+def _add_label(
+    labels: Labels,
+    xy: Point,
+    numbers: list[int],
+    size: Point,
+) -> None:
+    """Put numbers beside a point, together with those of labels that they would overlap.
+
+    size: width and height of the axes.
+    """
+    for corner, others in labels.items():
+        distance = np.abs(np.subtract(corner, xy)) / size
+        longest = max(len(numbers), len(others))
+        if distance[0] <= NEAR * longest and distance[1] <= NEAR:
+            del labels[corner]
+            rightmost = max(corner, xy)
+            _add_label(labels, rightmost, [*others, *numbers], size)
+            return
+    labels[xy] = numbers
 
 
 QUESTION = "Which methods are best overall and for the worst group?"

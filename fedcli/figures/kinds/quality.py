@@ -14,12 +14,13 @@ from pandas import DataFrame
 from ...data import image_places, quality_by_site
 from ...data.quality import BINS, MEASURES, shown
 from ...data.quality_by_site import SITES
-from ..drawing import MOST_LINES, Axes, Looks, Panel, Picture
+from ..drawing import MOST_LINES, Axes, Looks, Panel, Picture, short
 from ..figure import Figure, register
 from ..shapes import line, looks_of, picture, titled
 from .counts import dataset_of, partition_of
 from .errors import show_image
 
+WIDE = 5  # the largest value over the smallest one, from which 1, 2 and 5 are enough numbers
 ABOUT = (
     "Share of the images in each of 64 bins, and the images with the lowest and the highest value."
 )
@@ -70,7 +71,8 @@ def _extremes(measured: Any) -> list[tuple[str, ndarray]]:
             files.append(measured.files[position])
             value = shown(values[position])
             size = f"{value} {measure.unit}"
-            texts.append(f"{end} {measure.title}\n{names[position]}\n{size}")
+            name = short(str(names[position]))
+            texts.append(f"{end} {measure.title}\n{name}\n{size}")
     return list(zip(texts, image_places.pixels(files), strict=True))
 
 
@@ -93,6 +95,8 @@ def _panel(
     log: bool,
     axes: Axes,
 ) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
     for name, curve in part.groupby("site", sort=False):
         points = curve[["value", "share"]].to_numpy(float)
         look = looks[str(name)] | {"marker": ""}
@@ -103,6 +107,9 @@ def _panel(
     axes.set(ylabel="images (%)")
     if log:
         axes.set_xscale("log")
+        is_wide = high > WIDE * low
+        locator = LogLocator(subs=(1, 2, 5)) if is_wide else MaxNLocator(3)
+        axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         low *= 0.9

@@ -39,6 +39,7 @@ def frame(
     runs: Mapping[str, Record],
     *,
     scores: Callable[[list[Record]], list[RunScores]],
+    chosen: Callable[[list[Record]], list[Record]] = list,
     runs_named: bool,
     over: Annotated[str, OVER],
     metric: Annotated[str, "default: balanced_accuracy"] = "",
@@ -46,10 +47,14 @@ def frame(
 ) -> DataFrame:
     """A line per system and value, see points().
 
-    scores: finds those of some runs. runs_named: whether these runs were named; if not, those are
-    left out that trained otherwise than those in which the option varies.
+    scores: finds those of some runs. chosen: leaves those out that a sweep did not choose.
+    runs_named: whether these runs were named; if not, those are left out that trained otherwise
+    than those in which the option varies, and no test scores are shown of those not chosen.
     """
     records = list(runs.values())
+    is_open = not (metric or version)
+    if not runs_named and not is_open and version != VALIDATION:
+        records = chosen(records)
     check(records, over)
     comparable, others = split(records, over)
     if others:
@@ -57,8 +62,12 @@ def frame(
     if not runs_named:
         records = comparable
     pairs = list(zip(records, scores(records), strict=True))
-    if not (metric or version) and all(run.best for _, run in pairs):
+    if is_open and all(run.best for _, run in pairs):
         version = VALIDATION
+    elif is_open and not runs_named:
+        records = chosen(records)
+        check(records, over)
+        pairs = list(zip(records, scores(records), strict=True))
     if version == VALIDATION:
         return _on_validation(pairs, over, metric)
     metric = metric or pairs[0][1].usual[0]

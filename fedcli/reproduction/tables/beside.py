@@ -200,17 +200,24 @@ def findings(results: Results) -> list[str]:
 
 
 def choice(results: Results) -> list[str]:
-    """A sentence that names the chosen rows with their numbers on validation images; none where
-    nothing is chosen."""
+    """A sentence that names the chosen rows with their numbers on validation images, and the rows
+    that have the same numbers; none where nothing is chosen."""
     if not results.chosen or len(results.chosen) == len(results.rows):
         return []
     columns = results.shown_columns(validation=True)
+    means = {}
+    for row in results.rows:
+        means[row.name] = row.stem, [row.cells[column.name].mean for column in columns]
     chosen = []
     for row in results.rows:
         if row.name in results.chosen:
             numbers = [shown(row.cells[column.name], column).plain for column in columns]
-            numbers_text = ", ".join(numbers)
-            chosen.append(f"{row.name} ({numbers_text} %)")
+            text = f"{', '.join(numbers)} %"
+            tied = [name for name in means if means[name] == means[row.name]]
+            tied.remove(row.name)
+            if tied:
+                text = f"{text}, the same as {console.listed(tied)}"
+            chosen.append(f"{row.name} ({text})")
     return [f"Chosen on the clients' validation images: {'; '.join(chosen)}."]
 
 
