@@ -167,7 +167,6 @@ def assemble(
     validation = all(client["val"] for client in source.body["roster"])
     engine = remote(plan.engine)
     lacks_weights = bool(frozen) and not has_weights
-    engine_warning = engine[0].warning if engine else ""
     warnings = [
         method.local.warning(net, plan.rounds),
         method.aggregator.warning(plan.rounds, validation),
@@ -177,7 +176,7 @@ def assemble(
         unsettled(method),
         small_groups(method, plan.sampling, net, shards),
         corrected_twice(plan, method),
-        engine_warning,
+        engine[0].warning if engine else "",
     ]
     if backbone_frozen and shards.here:
         shards = with_features(net, shards, folder_for(data))

@@ -28,7 +28,6 @@ def test_fedlesam_without_a_way_takes_plain_steps(memory):
 
 
 def test_clients_that_a_rule_does_not_keep_train_too_since_they_remember_the_model():
-    """Whether a client may be absent does not decide whether all of them train."""
     models = []
     for fewest in (0, 4):
         federation = toy_federation(

@@ -22,7 +22,11 @@ from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import check
 from fedcli.runs.train_options import TrainOptions
 
-ANY = [name for name, method in METHODS.items() if not method.local.freezes]
+ANY = [
+    name
+    for name, method in METHODS.items()
+    if not (method.local.freezes or method.local.all_weights)
+]
 
 
 def run(folder, method="fedavg", settings=None, rounds=1, **options):
@@ -63,6 +67,13 @@ def test_every_method_trains_a_round_of_adapters(method):
     assert (
         federation.layout.size < 4000 < sum(p.numel() for p in federation.clients.net.parameters())
     )
+
+
+@pytest.mark.parametrize("option", [{"adapters": "lora:2"}, {"freeze_backbone": True}])
+def test_a_method_that_changes_all_weights_is_refused_where_most_are_frozen(option):
+    with pytest.raises(UsageError, match="fcu changes all weights") as raised:
+        check(TrainOptions("fcu", **option))
+    assert raised.value.hint.startswith("leave --")
 
 
 @pytest.mark.parametrize("method", ["lora", "svd-lora"])
