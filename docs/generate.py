@@ -149,7 +149,8 @@ def _example(words: str) -> str:
 def _methods() -> dict[str, str]:
     made = {f"methods/{name}.md": _method(method) for name, method in METHODS.items()}
     head = (
-        "By purpose, as `fedcli methods` lists them; [Choose a method](../choose-a-method.md) "
+        "By purpose, as `fedcli methods` lists them; "
+        "[Methods and training options](../choose-a-method.md) "
         "says when to use which. A rule is the reading of a paper that runs: `paper` (its "
         "formula), `released` (what its authors' code computes) or `original` (a baseline's own "
         "first paper). What the server must see of each client, as a method runs by default: "

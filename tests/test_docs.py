@@ -304,6 +304,13 @@ def test_the_picture_of_every_method_has_the_rows_of_the_benchmark(tmp_path):
     assert "Overall score and worst group" in (tmp_path / "plane.svg").read_text()
 
 
+def test_the_page_of_networks_lists_the_methods_that_need_a_text_encoder():
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    listed = re.search(r"^- (.*), which need a text encoder", text, re.M)[1]
+    of_clip = {name for name in METHODS if resolve(name).local.model == "clip"}
+    assert set(re.findall(r"`([\w-]+)`", listed)) == of_clip
+
+
 def test_privacy_lists_methods_by_what_their_server_needs():
     rows = re.findall(
         r"^\| (sums|scalars|updates) \|[^|]*\|([^|]*)\|$",

@@ -164,7 +164,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     ],
     "Which method": [*SKIN, "fedcli train fedavg", "fedcli train fedsmoo"],
     "Groups": [*SKIN, "fedcli train fedavg"],
-    "Choose a method": [
+    "Methods and training options": [
         *SKIN,
         f"{TWO_CLIENTS[1]} --val 0.2",
         "fedcli train fedmrl",

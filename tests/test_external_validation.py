@@ -58,10 +58,9 @@ def test_its_other_lines_run(tmp_path, monkeypatch):
         "fedavg", fedcli.partition(dataset, by=["hospital"], val=0.3), rounds=1, personal=True
     )
     Path("classes.csv").write_text("theirs,ours\nhealthy,healthy\nill,\n")
-    words = {"RUN": str(run.path), "DIR": "raw", "OTHER": str(dataset.path)}
+    words = {"RUN": str(run.path), "DIR": "raw", "OTHER": str(dataset.path), "center": "hospital"}
     lines = re.findall(r"^    (fedcli .*?)(?:\s+#.*)?$", PAGE, re.M)
-    assert len(lines) == 6
+    assert len(lines) == 8
     for line in lines:
-        if " --over " in line:
-            line = line.replace("--rounds 10", "--rounds 1")
+        line = line.replace("--rounds 10", "--rounds 1")
         session.output(line, lambda shown: [words.get(word, word) for word in shown.split()[1:]])

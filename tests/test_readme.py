@@ -156,7 +156,7 @@ def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbe
 @pytest.mark.long
 def test_the_three_lines_end_above_chance_on_clean_and_on_noisy_images(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    lines = re.search(r"These three lines run.*?\n\n((?:    fedcli [^\n]*\n)+)", README, re.S)[1]
+    lines = re.search(r"The next three lines run.*?\n\n((?:    fedcli [^\n]*\n)+)", README, re.S)[1]
     for line in lines.splitlines():
         path = session.run(line.strip()).splitlines()[-1]
     versions = body_of(Path(path))["versions"]

@@ -343,6 +343,16 @@ def test_the_guide_shows_what_a_check_says(tmp_path):
         assert row in example
 
 
+def test_the_policy_of_the_guide_lets_its_methods_train(data, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
+    text = page.split("```toml")[2].split("```")[0]
+    allowed = a_policy(tmp_path, text.replace("minimum_images = 50", "minimum_images = 5"))
+    for method in allowed.methods:
+        sites = sites_of(data, tmp_path / method, policy=allowed)
+        train_at(sites, data, plan(method), tmp_path, out=tmp_path / "runs" / method)
+    assert allowed.columns == ("control_change",)
+
+
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
     printed = checked(data, tmp_path, "")
     assert "this client has no test images" in printed
