@@ -303,10 +303,10 @@ def next_state(
 ) -> RunState:
     """The state after one more round of exactly these clients.
 
-    A last round can be played again.
+    After the last round the first one follows, from a fresh state: a rule may add up over rounds.
     """
-    round_before = min(state.round, federation.rounds - 1)
-    state = replace(state, round=round_before)
+    if state.round >= federation.rounds:
+        state = federation.first()
     whole = replace(federation, participation=1.0)
     return whole.play(state, roster, engine).state
 

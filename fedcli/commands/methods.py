@@ -122,10 +122,8 @@ def _list(purpose: str | None) -> None:
     print(f"{', '.join(FAMILIES)} or {PRIVACY}.")
     print("Some take the server rule of another: fedcli train BASE+ADDON.")
     if purpose in MEASURED:
-        print(
-            "docs/which-method.md compares methods with FedAvg on real images: one that was made "
-            "for another purpose may be better."
-        )
+        print("docs/which-method.md compares methods with FedAvg on real images:")
+        print("one that was made for another purpose may be better.")
 
 
 def _members(

@@ -282,3 +282,9 @@ def test_validation_of_a_round_costs_a_pass_over_its_images_and_a_score(tmp_path
     timed = max([*federation.data.test.values(), *federation.data.train.values()], key=len)
     seconds = evaluation_cost(federation, scoring, in_any_case=False)
     assert seconds == pytest.approx(3 * (len(scoring.whole) / len(timed) + 1.0))
+
+
+def test_a_rule_that_adds_up_over_rounds_is_measured_for_longer_than_it_has_rounds(tmp_path):
+    """FedCE divides what it summed by the number of the round."""
+    data = make_chain(tmp_path)
+    assert estimate(data, plan("fedce", rounds=1), limit=0.1).total_seconds > 0

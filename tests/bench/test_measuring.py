@@ -129,14 +129,12 @@ def test_a_pass_in_order_is_noted_where_its_batches_are_those_of_evaluation(
     assert len(shard.evaluations) == noted
 
 
-def test_the_last_round_is_played_again_where_no_round_is_left(federation):
+def test_the_first_round_follows_where_no_round_is_left(federation):
     roster = federation.data.roster[:2]
     engine = some_images(federation.clients, roster, 4)
     last = replace(federation.first(), round=federation.rounds)
-    state = next_state(federation, last, roster, engine)
-    assert state.round == federation.rounds
-    state = next_state(federation, federation.first(), roster, engine)
-    assert state.round == 1
+    for state in (federation.first(), last):
+        assert next_state(federation, state, roster, engine).round == 1
 
 
 def test_exactly_the_named_clients_play(federation):
