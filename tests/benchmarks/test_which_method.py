@@ -76,7 +76,18 @@ def test_the_correction_to_begin_with_is_significantly_below_no_other(federation
 
 
 # on clean images
-LOSES = "FedISM+", "FedISM", "SAGA", "AFL", "q-FFL", "TERM", "DnC", "Multi-Krum"
+LOSES = (
+    "FedISM+",
+    "FedISM",
+    "SAGA",
+    "AFL",
+    "q-FFL",
+    "TERM",
+    "DnC",
+    "Multi-Krum",
+    "FairFed, equal opportunity by sex",
+    "FairFed, equal opportunity by age",
+)
 LOSES_NOTHING = (
     "FedSAM",
     "SALT",
@@ -115,6 +126,21 @@ def test_the_methods_that_the_page_says_gain_on_noisy_images_from_scratch_do(met
     assert 0 < gain <= from_scratch("noisy AUC", "SALT")
     clean = from_scratch("clean balanced accuracy", method)
     assert clean < 0 if method in LOSES else clean == 0
+
+
+def test_salt_gains_more_than_fedsam_in_each_seed():
+    numbers = which_method.numbers("ham10000-hospitals-scratch")
+    fedavg, fedsam, salt = (numbers[name]["noisy AUC"] for name in ("FedAvg", "FedSAM", "SALT"))
+    for seed in (0, 1, 2):
+        assert salt[seed] > fedsam[seed] > fedavg[seed]
+
+
+def test_methods_with_a_higher_auc_in_both_federations_of_skin_images_are_named():
+    higher = []
+    for federation in ("hospitals", "twenty"):
+        lines = which_method.tests(federation, "both AUC").items()
+        higher.append({method for method, line in lines if line["verdict"] == HIGHER})
+    assert higher[0] & higher[1] == {"FedHEAL", "FedCE", "FedDisco", "FedFV"}
 
 
 @pytest.mark.parametrize("method", ["Median", "FairFed"])
