@@ -10,6 +10,7 @@ time and numerics.
 
 import threading
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from unittest import mock
 
 import torch
@@ -363,6 +364,11 @@ def pretended(free=80 << 30):
             torch.optim.Optimizer, groups.__name__, staticmethod(_grouped(groups))
         )
         stack.enter_context(grouping)
+        if hasattr(torch, "accelerator"):  # optimizers ask it since torch 2.14
+            asked = SimpleNamespace(is_capturing=capturing)
+            stack.enter_context(
+                mock.patch.object(torch.accelerator, "current_stream", return_value=asked)
+            )
         stack.enter_context(
             mock.patch.object(threading.Thread, "run", _thread(threading.Thread.run))
         )
