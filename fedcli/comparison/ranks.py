@@ -117,23 +117,23 @@ def by_method(systems: Iterable[tuple[RunScores, Number]]) -> dict[str, list[Num
     """
     scored = list(systems)
     names = datasets_of([scores for scores, _ in scored])
-    found: dict[tuple[str, str], dict[str, list[Number]]] = {}
+    numbers_by_system: dict[tuple[str, str], dict[str, list[Number]]] = {}
     for (scores, number), name in zip(scored, names, strict=True):
         settings = ", ".join(f"{key}={value}" for key, value in scores.settings.items())
-        numbers = found.setdefault((scores.label, settings), {})
+        numbers = numbers_by_system.setdefault((scores.label, settings), {})
         numbers.setdefault(name, []).append(number)
     datasets = dict.fromkeys(names)
     complete = {}
-    for method, numbers in found.items():
+    for method, numbers in numbers_by_system.items():
         if all(len(numbers.get(name, [])) == 1 for name in datasets):
             complete[method] = [numbers[name][0] for name in datasets]
     labels = [label for label, _ in complete]
-    named = {}
+    row_by_name = {}
     for (label, settings), row in complete.items():
         is_shared = labels.count(label) > 1
         name = f"{label} ({settings})" if is_shared else label
-        named[name] = row
-    return named
+        row_by_name[name] = row
+    return row_by_name
 
 
 def friedman(

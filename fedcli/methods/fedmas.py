@@ -130,7 +130,7 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         client.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
         # [C] over images and epochs
         client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)
-        client.scratch["drawn"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] images
+        client.scratch["draws"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] images
         # L_sup and L_f, summed over steps
         client.scratch["losses"] = torch.zeros(2, device=counts.device)
         if client.shard.kind == "none" or self.teacher_view == "clean":
@@ -142,7 +142,7 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
         distances = divergence(projection, self.reference(net, batch, client))  # [B]
         fixed = distances.detach()
         client.scratch["divergence"].index_add_(0, batch.y, fixed.double())
-        client.scratch["drawn"].index_add_(0, batch.y, torch.ones_like(fixed).double())
+        client.scratch["draws"].index_add_(0, batch.y, torch.ones_like(fixed).double())
         supervised = cross_entropy(net.head(z), batch.y, client)
         batch_losses = torch.stack([supervised.detach(), fixed.mean()])
         client.scratch["losses"] += batch_losses
@@ -201,11 +201,11 @@ class Rescue(Aggregator):
     def measure_local(self, net: Network, client: ClientRound) -> None:
         n = client.shard.class_counts.clamp_min(1)  # [C]; a class without images has sums of 0
         received = client.scratch["divergence_received"] / n  # [C] w_k, Eq. 2
-        drawn = client.scratch["drawn"]  # [C]
-        epochs = drawn.sum() / len(client.shard)
+        draws = client.scratch["draws"]  # [C]
+        epochs = draws.sum() / len(client.shard)
         # [C] in an epoch: n_k, unless classes are drawn equally often
-        each = torch.where(drawn > 0, drawn / epochs, 1)
-        trained = client.scratch["divergence"] / each  # [C] what_k
+        draws_per_epoch = torch.where(draws > 0, draws / epochs, 1)
+        trained = client.scratch["divergence"] / draws_per_epoch  # [C] what_k
         client.report["rescue_factor"] = rescue_factor(
             received,
             trained,

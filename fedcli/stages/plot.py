@@ -164,8 +164,8 @@ def _scores(records: "list[Record]") -> "list[RunScores]":
 def _chosen(records: "list[Record]") -> "list[Record]":
     """Recorded runs of one work folder, but for those that a sweep did not choose."""
     paths = [record.folder / "run.json" for record in records]
-    kept = not_chosen.without(paths, paths[0].parents[2])
-    return [record for record, path in zip(records, paths, strict=True) if path in kept]
+    chosen_paths = not_chosen.without(paths, paths[0].parents[2])
+    return [record for record, path in zip(records, paths, strict=True) if path in chosen_paths]
 
 
 def _beside(path: Path) -> Iterator[tuple[Path, "RunScores"]]:

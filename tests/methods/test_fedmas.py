@@ -177,7 +177,7 @@ def test_a_class_that_is_drawn_more_often_than_it_has_images_weighs_no_more():
     turn = client(layout, toy_shard("north"))
     turn.scratch["divergence"] = torch.tensor([6.0, 4.0, 0.0]).double()
     n = len(turn.shard)
-    turn.scratch["drawn"] = torch.tensor([n / 2, 3 * n / 2, 0.0]).double()  # of two epochs
+    turn.scratch["draws"] = torch.tensor([n / 2, 3 * n / 2, 0.0]).double()  # of two epochs
     turn.scratch["divergence_received"] = turn.shard.class_counts.double()  # w_k = 1
     turn.scratch["losses"] = torch.zeros(2)
     resolve("fed-mas", {"by_class": True}).aggregator.measure_local(net, turn)
